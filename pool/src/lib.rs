@@ -1,0 +1,2 @@
+//! The seat pool: sessions, leases and their encoding, without Redis.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! redis-seat: the module.

@@ -1,0 +1,1 @@
+//! The promises of redis-seat, each on a real `redis-server`.
