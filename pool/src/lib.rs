@@ -1,2 +1,32 @@
-//! The seat pool: sessions, leases and their encoding, without Redis.
+//! The seat pool of redis-seat: who holds a seat, until when, and how that is written down.
+//!
+//! The crate knows no Redis and no clock. A decision ([`Pool::acquire`], [`Pool::heartbeat`], ...) reads the pool and the time
+//! it is given; what follows from it is an [`Effect`] in absolute terms, and [`Pool::apply`] carries an effect out. A primary
+//! applies the effects of its own decisions, a replica and a loading server apply the same effects from the stream, so all
+//! of them reach the same state by the same code.
+//!
+//! Units: milliseconds of unix time in `*_ms`, except the two timestamps of a session, which are whole seconds because the
+//! Lua scripts that the pool replaces wrote them so.
 #![forbid(unsafe_code)]
+
+mod codec;
+mod deadlines;
+mod effect;
+mod index;
+mod memory;
+mod metadata;
+mod pool;
+mod session;
+mod slab;
+
+pub use codec::{DecodeError, Decoder};
+pub use effect::{Beat, Effect, Freed, Grant, Lease};
+pub use metadata::{MAX_NESTING, Metadata, MetadataError};
+pub use pool::{Acquire, Heartbeat, Pool};
+pub use session::Session;
+
+/// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.
+pub const MAX_SESSION_BYTES: usize = u16::MAX as usize;
+
+/// The largest metadata object that a pool can store, in bytes. Deployments set a lower limit of their own.
+pub const MAX_METADATA_BYTES: usize = 1 << 20;

@@ -1,0 +1,224 @@
+//! A pool as bytes, for RDB files and DUMP payloads. `docs/design.md` draws the layout.
+//!
+//! A pool is written as a header and then batches of sessions, each a blob of its own, so that neither side needs a second copy
+//! of a large pool in memory. What is read may be corrupt or made up: nothing is trusted, no length is allocated before its bytes are
+//! there, and the outcome is a sound pool or an error.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::effect::{Effect, Grant, Lease};
+use crate::metadata::Metadata;
+use crate::pool::Pool;
+use crate::session::Session;
+use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
+
+/// The first byte of a header. A change of the layout raises it; older ones stay readable.
+const FORMAT: u8 = 1;
+
+/// A batch is closed by the session that fills it to this many bytes.
+const BATCH_BYTES: usize = 64 * 1024;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u8,
+    seats: i64,
+    sessions: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row<'a> {
+    #[serde(with = "serde_bytes")]
+    id: &'a [u8],
+    #[serde(borrow, with = "serde_bytes")]
+    metadata: Option<&'a [u8]>,
+    acquired_at: u32,
+    last_heartbeat: u32,
+    heartbeat_count: Option<i64>,
+    lease: Option<StoredLease>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredLease {
+    length_ms: u64,
+    deadline_ms: i64,
+}
+
+/// Why bytes are not a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// A blob ends early, goes on after its end, or holds a value out of range.
+    Malformed,
+    /// Written by a newer version, in a format of this number.
+    UnknownFormat(u8),
+    /// A pool without sessions, which does not exist as a key.
+    Empty,
+    /// A batch with no session in it, or with more than the header announced.
+    WrongNumberOfSessions,
+    /// Two sessions of one id.
+    DuplicateSession,
+    /// A session id that is empty or too long.
+    BadSessionId,
+    /// Metadata that no caller could have brought in.
+    BadMetadata,
+    /// A lease of no length, or a deadline out of range.
+    BadLease,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("truncated or malformed"),
+            Self::UnknownFormat(format) => write!(
+                f,
+                "written in format {format}, which is newer than this version of the module"
+            ),
+            Self::Empty => f.write_str("no session in it"),
+            Self::WrongNumberOfSessions => f.write_str("not the number of sessions it announced"),
+            Self::DuplicateSession => f.write_str("two sessions of one id"),
+            Self::BadSessionId => f.write_str("a session id that is empty or too long"),
+            Self::BadMetadata => f.write_str("metadata that is not a JSON object"),
+            Self::BadLease => f.write_str("a lease out of range"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Pool {
+    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, lapsed sessions included: they are rows until they
+    /// are reclaimed.
+    pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
+        let header = to_bytes(&Header {
+            format: FORMAT,
+            seats: self.seats(),
+            sessions: self.len() as u64,
+        });
+        let mut rows = self.iter();
+        std::iter::once(header).chain(std::iter::from_fn(move || {
+            let mut batch = Vec::new();
+            for session in rows.by_ref() {
+                batch = postcard::to_extend(&self.row(session), batch)
+                    .expect("a row has no value that the format lacks");
+                if batch.len() >= BATCH_BYTES {
+                    break;
+                }
+            }
+            (!batch.is_empty()).then_some(batch)
+        }))
+    }
+
+    fn row<'a>(&self, session: &'a Session) -> Row<'a> {
+        Row {
+            id: session.id(),
+            metadata: session.metadata(),
+            acquired_at: session.acquired_at(),
+            last_heartbeat: session.last_heartbeat(),
+            heartbeat_count: session.heartbeat_count(),
+            lease: self.lease_of(session).map(|lease| StoredLease {
+                length_ms: lease.length_ms,
+                deadline_ms: lease.deadline_ms,
+            }),
+        }
+    }
+}
+
+fn to_bytes(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("the format has all values that are written")
+}
+
+/// Reads a pool from its blobs, in the order in which [`Pool::encode`] gave them.
+#[derive(Debug)]
+pub struct Decoder {
+    pool: Pool,
+    sessions: u64,
+}
+
+impl Decoder {
+    /// Starts with the header.
+    pub fn new(header: &[u8]) -> Result<Decoder, DecodeError> {
+        match header.first() {
+            None => return Err(DecodeError::Malformed),
+            Some(&FORMAT) => {}
+            Some(&other) => return Err(DecodeError::UnknownFormat(other)),
+        }
+        let (header, rest): (Header, _) =
+            postcard::take_from_bytes(header).map_err(|_| DecodeError::Malformed)?;
+        if !rest.is_empty() {
+            return Err(DecodeError::Malformed);
+        }
+        if header.sessions == 0 {
+            return Err(DecodeError::Empty);
+        }
+        Ok(Decoder {
+            pool: Pool::new(header.seats),
+            sessions: header.sessions,
+        })
+    }
+
+    /// Whether sessions are still missing, so that another batch must follow.
+    pub fn wants_more(&self) -> bool {
+        (self.pool.len() as u64) < self.sessions
+    }
+
+    /// Takes the next batch. O(its length).
+    pub fn batch(&mut self, mut batch: &[u8]) -> Result<(), DecodeError> {
+        if batch.is_empty() {
+            return Err(DecodeError::WrongNumberOfSessions);
+        }
+        while !batch.is_empty() {
+            if !self.wants_more() {
+                return Err(DecodeError::WrongNumberOfSessions);
+            }
+            let (row, rest) =
+                postcard::take_from_bytes(batch).map_err(|_| DecodeError::Malformed)?;
+            self.add(&row)?;
+            batch = rest;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, row: &Row<'_>) -> Result<(), DecodeError> {
+        if row.id.is_empty() || row.id.len() > MAX_SESSION_BYTES {
+            return Err(DecodeError::BadSessionId);
+        }
+        if row.metadata.is_some_and(|metadata| {
+            metadata.len() > MAX_METADATA_BYTES || !Metadata::is_stored_form(metadata)
+        }) {
+            return Err(DecodeError::BadMetadata);
+        }
+        if row.heartbeat_count == Some(i64::MIN) {
+            return Err(DecodeError::Malformed);
+        }
+        let lease = row.lease.as_ref().map(|lease| Lease {
+            length_ms: lease.length_ms,
+            deadline_ms: lease.deadline_ms,
+        });
+        if lease.is_some_and(|lease| lease.length_ms == 0 || lease.deadline_ms == i64::MAX) {
+            return Err(DecodeError::BadLease);
+        }
+        if self.pool.contains(row.id) {
+            return Err(DecodeError::DuplicateSession);
+        }
+        self.pool.apply(&Effect::Grant(Grant {
+            session: row.id,
+            seats: self.pool.seats(),
+            acquired_at: row.acquired_at,
+            last_heartbeat: row.last_heartbeat,
+            heartbeat_count: row.heartbeat_count,
+            lease,
+            metadata: row.metadata,
+        }));
+        Ok(())
+    }
+
+    /// The pool, if nothing is missing.
+    pub fn finish(self) -> Result<Pool, DecodeError> {
+        if self.wants_more() {
+            Err(DecodeError::WrongNumberOfSessions)
+        } else {
+            Ok(self.pool)
+        }
+    }
+}

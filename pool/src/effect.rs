@@ -1,0 +1,91 @@
+//! What a decision changes, in absolute terms.
+
+/// A lease: how long its session may stay silent, and the moment at which it lapses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// How long each renewal lasts, in milliseconds; never 0.
+    pub length_ms: u64,
+    /// When it lapses, in milliseconds of unix time: the session is gone from this millisecond on.
+    pub deadline_ms: i64,
+}
+
+impl Lease {
+    /// A lease of `length_ms` from `now_ms` on, or `None` if it is 0 or its deadline is beyond the range of time.
+    pub fn starting(now_ms: i64, length_ms: u64) -> Option<Lease> {
+        let deadline_ms = now_ms.checked_add_unsigned(length_ms)?;
+        (length_ms > 0 && deadline_ms < i64::MAX).then_some(Lease {
+            length_ms,
+            deadline_ms,
+        })
+    }
+}
+
+/// A change to a pool.
+///
+/// It says what is so afterwards, not how that came about. So applying one needs no clock and no limit, and a replica, an AOF
+/// and the pool that decided agree whatever their clocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect<'a> {
+    /// A session holds a seat.
+    Grant(Grant<'a>),
+    /// A session sent a sign of life.
+    Beat(Beat<'a>),
+    /// A session's lease was renewed without a sign of life being counted.
+    Renew {
+        /// Whose lease.
+        session: &'a [u8],
+        /// The lease from now on.
+        lease: Lease,
+    },
+    /// A session holds its seat no longer.
+    Free {
+        /// Who.
+        session: &'a [u8],
+        /// Why, for whoever listens; the pool does the same for all.
+        why: Freed,
+    },
+}
+
+/// See [`Effect::Grant`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant<'a> {
+    /// The holder's id.
+    pub session: &'a [u8],
+    /// The pool's limit, which the grant states and the pool remembers.
+    pub seats: i64,
+    /// When the seat was granted, in seconds of unix time.
+    pub acquired_at: u32,
+    /// The last sign of life, in seconds of unix time.
+    pub last_heartbeat: u32,
+    /// Heartbeats so far, once there was one, or where the caller made the count start.
+    pub heartbeat_count: Option<i64>,
+    /// The lease, if the session has one.
+    pub lease: Option<Lease>,
+    /// The text of the caller's JSON object, without the names that the pool keeps itself. Absent for a session that was taken
+    /// over from the scripts without any.
+    pub metadata: Option<&'a [u8]>,
+}
+
+/// See [`Effect::Beat`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat<'a> {
+    /// Whose heartbeat.
+    pub session: &'a [u8],
+    /// When it came, in seconds of unix time.
+    pub last_heartbeat: u32,
+    /// Heartbeats with this one.
+    pub heartbeat_count: i64,
+    /// The lease from now on, if the session has one.
+    pub lease: Option<Lease>,
+}
+
+/// Why a seat became free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// Its holder gave it back.
+    Released,
+    /// Somebody with the right to do so took it away.
+    Revoked,
+    /// Its lease lapsed, or its holder was silent for too long.
+    Expired,
+}

@@ -1,0 +1,332 @@
+//! The pool itself: decisions, and the effects that carry them out.
+
+use crate::deadlines::{Deadlines, Entry};
+use crate::effect::{Beat, Effect, Freed, Grant, Lease};
+use crate::index::Index;
+use crate::session::Session;
+use crate::slab::Slab;
+
+/// Sessions that hold seats, and the limit that the latest grant stated.
+///
+/// A session whose lease has lapsed stays as a row until it is reclaimed, but no decision and no reading method sees it any more:
+/// they all take the present moment, and "live" means live at that moment.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    seats: i64,
+    sessions: Slab<Session>,
+    /// From ids to slots in `sessions`.
+    index: Index,
+    /// The leased among `sessions`, by deadline. A session's own deadline and its entry here always agree.
+    deadlines: Deadlines,
+    payload_bytes: usize,
+}
+
+/// What an ACQUIRE comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquire {
+    /// The session holds a seat already.
+    AlreadyActive,
+    /// All seats are taken.
+    NoSeats,
+    /// A seat is free, and the session may be granted it.
+    Vacant,
+}
+
+/// What a HEARTBEAT comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heartbeat<'a> {
+    /// The session holds no seat.
+    NotActive,
+    /// The session holds a seat but has no metadata to count in.
+    NoMetadata,
+    /// The session's heartbeat, to be applied.
+    Beat(Beat<'a>),
+}
+
+impl Pool {
+    /// A pool that nobody holds a seat of.
+    pub fn new(seats: i64) -> Pool {
+        Pool {
+            seats,
+            sessions: Slab::new(),
+            index: Index::new(),
+            deadlines: Deadlines::default(),
+            payload_bytes: 0,
+        }
+    }
+
+    /// The limit that the latest grant stated.
+    pub fn seats(&self) -> i64 {
+        self.seats
+    }
+
+    /// Rows, those of lapsed and not yet reclaimed sessions included.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether there is no row at all. Such a pool does not exist as a key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Live sessions. O(log n) while some have lapsed, otherwise O(1).
+    pub fn used(&self, now_ms: i64) -> usize {
+        self.len() - self.deadlines.lapsed(now_ms)
+    }
+
+    /// Live sessions that have a lease. O(log n) while some have lapsed, otherwise O(1).
+    pub fn leased(&self, now_ms: i64) -> usize {
+        self.deadlines.len() - self.deadlines.lapsed(now_ms)
+    }
+
+    /// The earliest deadline, past or to come.
+    pub fn next_deadline_ms(&self) -> Option<i64> {
+        self.deadlines.earliest().map(|entry| entry.deadline_ms)
+    }
+
+    /// Whether there is a row of this id, lapsed or not. O(1).
+    pub fn contains(&self, session: &[u8]) -> bool {
+        self.slot_of(session).is_some()
+    }
+
+    /// The live session of this id. O(1).
+    pub fn get(&self, now_ms: i64, session: &[u8]) -> Option<&Session> {
+        let slot = self.slot_of(session)?;
+        self.sessions
+            .get(slot)
+            .filter(|session| session.is_live(now_ms))
+    }
+
+    /// All rows, lapsed ones included, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.iter_from(0).map(|(_, session)| session)
+    }
+
+    /// The live sessions, in no particular order. O(n).
+    pub fn live(&self, now_ms: i64) -> impl Iterator<Item = &Session> {
+        self.iter().filter(move |session| session.is_live(now_ms))
+    }
+
+    /// The lease of a session of this pool. O(log n).
+    pub fn lease_of(&self, session: &Session) -> Option<Lease> {
+        let deadline_ms = session.deadline_ms()?;
+        let slot = self.slot_of(session.id())?;
+        let entry = self.deadlines.get(deadline_ms, slot)?;
+        Some(Lease {
+            length_ms: entry.length_ms,
+            deadline_ms,
+        })
+    }
+
+    /// Visits live sessions from `cursor` on, about `count` of them, and returns the cursor to go on from; 0 starts and ends.
+    ///
+    /// A session that stays from the first call to the last is visited exactly once. Looks at no more than ten slots for each
+    /// session asked for, so that gaps cannot make a step long.
+    pub fn scan<'a>(
+        &'a self,
+        now_ms: i64,
+        cursor: u64,
+        count: usize,
+        mut visit: impl FnMut(&'a Session),
+    ) -> u64 {
+        let end = self.sessions.end();
+        let start = usize::try_from(cursor).map_or(end, |cursor| cursor.min(end));
+        let stop = start.saturating_add(count.saturating_mul(10)).min(end);
+        let mut visited = 0;
+        for (slot, session) in self.sessions.iter_from(start) {
+            let slot = slot as usize;
+            if slot >= stop {
+                break;
+            }
+            if session.is_live(now_ms) {
+                visit(session);
+                visited += 1;
+                if visited == count {
+                    return if slot + 1 < end { slot as u64 + 1 } else { 0 };
+                }
+            }
+        }
+        if stop < end { stop as u64 } else { 0 }
+    }
+
+    /// The bytes that the pool takes, its own struct included. O(n / 256).
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Pool>()
+            + self.payload_bytes
+            + self.sessions.memory_bytes()
+            + self.index.memory_bytes()
+            + self.deadlines.memory_bytes()
+    }
+
+    /// Decides on an ACQUIRE that states `seats` as the limit, in the scripts' order: a holder is answered before the limit
+    /// counts. O(1), O(log n) while leases have lapsed.
+    pub fn acquire(&self, now_ms: i64, session: &[u8], seats: i64) -> Acquire {
+        if self.get(now_ms, session).is_some() {
+            Acquire::AlreadyActive
+        } else if self.used(now_ms) as i64 >= seats {
+            Acquire::NoSeats
+        } else {
+            Acquire::Vacant
+        }
+    }
+
+    /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease` instead if that is given. O(1), with
+    /// a lease O(log n).
+    pub fn heartbeat<'a>(
+        &self,
+        now_ms: i64,
+        session: &'a [u8],
+        lease: Option<Lease>,
+    ) -> Heartbeat<'a> {
+        let Some(row) = self.get(now_ms, session) else {
+            return Heartbeat::NotActive;
+        };
+        if row.metadata().is_none() {
+            return Heartbeat::NoMetadata;
+        }
+        let own = || self.lease_of(row)?.renewed(now_ms);
+        Heartbeat::Beat(Beat {
+            session,
+            last_heartbeat: seconds(now_ms),
+            heartbeat_count: row.heartbeat_count().unwrap_or(0).saturating_add(1),
+            lease: lease.or_else(own),
+        })
+    }
+
+    /// The ids of up to `limit` sessions whose leases have lapsed, the earliest deadline first. O(limit).
+    pub fn lapsed(&self, now_ms: i64, limit: usize) -> impl Iterator<Item = &[u8]> {
+        self.deadlines
+            .iter()
+            .take(limit)
+            .take_while(move |entry| entry.deadline_ms <= now_ms)
+            .filter_map(|entry| self.sessions.get(entry.slot))
+            .map(Session::id)
+    }
+
+    /// Carries out an effect and returns whether it met what it changes: all but a grant need the session's row, lapsed or not,
+    /// and do nothing without. O(1), with leases O(log n).
+    pub fn apply(&mut self, effect: &Effect<'_>) -> bool {
+        match effect {
+            Effect::Grant(grant) => {
+                self.grant(grant);
+                true
+            }
+            Effect::Beat(beat) => self.with_row(beat.session, |session| {
+                session.beat(beat.last_heartbeat, beat.heartbeat_count);
+                beat.lease
+            }),
+            Effect::Renew { session, lease } => self.with_row(session, |_| Some(*lease)),
+            Effect::Free { session, .. } => self.free(session),
+        }
+    }
+
+    fn grant(&mut self, grant: &Grant<'_>) {
+        self.free(grant.session);
+        self.seats = grant.seats;
+        let session = Session::new(grant);
+        self.payload_bytes += session.payload_bytes();
+        let slot = self.sessions.insert(session);
+        let sessions = &self.sessions;
+        self.index
+            .insert(grant.session, slot, |slot| id_in(sessions, slot));
+        if let Some(lease) = grant.lease {
+            self.deadlines.insert(entry(slot, lease));
+        }
+    }
+
+    /// Changes a session's row and gives it the lease that `change` returns.
+    fn with_row(
+        &mut self,
+        session: &[u8],
+        change: impl FnOnce(&mut Session) -> Option<Lease>,
+    ) -> bool {
+        let Some(slot) = self.slot_of(session) else {
+            return false;
+        };
+        let Some(row) = self.sessions.get_mut(slot) else {
+            return false;
+        };
+        let old = row.deadline_ms();
+        let lease = change(row);
+        row.set_deadline_ms(lease.map(|lease| lease.deadline_ms));
+        if let Some(deadline_ms) = old {
+            self.deadlines.remove(deadline_ms, slot);
+        }
+        if let Some(lease) = lease {
+            self.deadlines.insert(entry(slot, lease));
+        }
+        true
+    }
+
+    fn free(&mut self, session: &[u8]) -> bool {
+        let sessions = &self.sessions;
+        let Some(slot) = self.index.remove(session, |slot| id_in(sessions, slot)) else {
+            return false;
+        };
+        if let Some(row) = self.sessions.remove(slot) {
+            self.payload_bytes -= row.payload_bytes();
+            if let Some(deadline_ms) = row.deadline_ms() {
+                self.deadlines.remove(deadline_ms, slot);
+            }
+        }
+        true
+    }
+
+    fn slot_of(&self, session: &[u8]) -> Option<u32> {
+        let sessions = &self.sessions;
+        self.index.find(session, |slot| id_in(sessions, slot))
+    }
+}
+
+impl Lease {
+    /// This lease from `now_ms` on. One whose deadline would leave the range of time stays as it is.
+    fn renewed(self, now_ms: i64) -> Option<Lease> {
+        Some(Lease::starting(now_ms, self.length_ms).unwrap_or(self))
+    }
+}
+
+impl<'a> Effect<'a> {
+    /// The grant of a seat at `now_ms`.
+    pub fn granting(
+        now_ms: i64,
+        session: &'a [u8],
+        seats: i64,
+        metadata: &'a crate::Metadata<'a>,
+        lease: Option<Lease>,
+    ) -> Effect<'a> {
+        Effect::Grant(Grant {
+            session,
+            seats,
+            acquired_at: seconds(now_ms),
+            last_heartbeat: seconds(now_ms),
+            heartbeat_count: metadata.heartbeat_count,
+            lease,
+            metadata: Some(&metadata.text),
+        })
+    }
+
+    /// The end of a session's hold.
+    pub fn freeing(session: &'a [u8], why: Freed) -> Effect<'a> {
+        Effect::Free { session, why }
+    }
+}
+
+fn id_in(sessions: &Slab<Session>, slot: u32) -> &[u8] {
+    sessions.get(slot).map_or(&[], Session::id)
+}
+
+fn entry(slot: u32, lease: Lease) -> Entry {
+    Entry {
+        deadline_ms: lease.deadline_ms,
+        slot,
+        length_ms: lease.length_ms,
+    }
+}
+
+/// Milliseconds of unix time in whole seconds, as the scripts' TIME gave them; clamped to what a session stores, which ends
+/// in the year 2106.
+fn seconds(now_ms: i64) -> u32 {
+    let seconds = now_ms.div_euclid(1000);
+    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+}
