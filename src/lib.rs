@@ -1,1 +1,93 @@
-//! redis-seat: the module.
+//! redis-seat: a native seat pool for Redis, as a module.
+//!
+//! The pool itself is the crate `seat-pool`, which decides everything about seats. This crate is thin: it makes the pool a data type
+//! of the server ([`pool_type`]), opens it behind a key ([`pool_key`]), turns commands into decisions ([`commands`]) and decisions
+//! into replicated effects ([`effects`]).
+
+mod commands;
+mod config;
+mod effects;
+mod error;
+mod ffi;
+mod pool_key;
+mod pool_type;
+mod server;
+mod stats;
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use crate::ffi::{Args, Ctx, guard};
+use crate::pool_type::POOL_TYPE;
+
+const NAME: &CStr = c"seat";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version as the server's MODULE LIST shows it: two decimal digits each for minor and patch.
+const VERSION_NUMBER: c_int = 100;
+
+/// The server's allocator, so that pools count into its memory limit. Unit tests have no server.
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
+
+/// The module's entry point.
+///
+/// # Safety
+/// For the server alone to call, with the context and the arguments of `loadmodule`.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the server looks for this name")]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    const OK: c_int = raw::Status::Ok as c_int;
+    const ERR: c_int = raw::Status::Err as c_int;
+    let api_version = raw::REDISMODULE_APIVER_1 as c_int;
+    // SAFETY: this is the call that an entry point begins with; nothing of the API, allocation included, works before it.
+    let status =
+        unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION_NUMBER, api_version) };
+    if status != OK {
+        return ERR;
+    }
+    // SAFETY: the server passes the context and the arguments of this call.
+    let (ctx, args) = unsafe { (Ctx::new(ctx), Args::new(argv, argc)) };
+    match guard("loading", || load(ctx, args)) {
+        Some(Ok(())) => OK,
+        Some(Err(error)) => {
+            ctx.log_warning(&error);
+            ERR
+        }
+        None => ERR,
+    }
+}
+
+fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
+    quiet_panics();
+    ctx.set_options(
+        raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED,
+    );
+    POOL_TYPE.create_data_type(ctx.as_ptr())?;
+    config::init(ctx, args)?;
+    commands::register(ctx)?;
+    stats::register(ctx);
+    ctx.log_notice(&format!(
+        "seat {VERSION} on Redis {}: {}",
+        server::version(ctx),
+        config::describe()
+    ));
+    server::warn(ctx);
+    Ok(())
+}
+
+/// A panic is caught before it reaches the server, and logged where it is caught. The standard hook would print a backtrace first, which
+/// stops the server for a tenth of a second.
+fn quiet_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        ffi::log_panic(&panic.to_string());
+    }));
+}

@@ -49,19 +49,33 @@ impl Deadlines {
 
     /// How many deadlines are at or before `now_ms`. O(log n).
     pub(crate) fn lapsed(&self, now_ms: i64) -> usize {
+        let (block, within) = self.place_after(now_ms);
+        self.entries_before(block) + within
+    }
+
+    /// The first entry with a deadline after `now_ms`. O(log n).
+    pub(crate) fn after(&self, now_ms: i64) -> Option<&Entry> {
+        let (block, within) = self.place_after(now_ms);
+        self.blocks.get(block)?.get(within)
+    }
+
+    /// The place, as a block and an index in it, of the first entry with a deadline after `now_ms`.
+    fn place_after(&self, now_ms: i64) -> (usize, usize) {
         if self
             .earliest()
             .is_none_or(|first| first.deadline_ms > now_ms)
         {
-            return 0;
+            return (0, 0);
         }
+        let lapsed = |entry: &Entry| entry.deadline_ms <= now_ms;
         let block = self
             .blocks
-            .partition_point(|block| block.last().is_some_and(|last| last.deadline_ms <= now_ms));
-        let within = self.blocks.get(block).map_or(0, |entries| {
-            entries.partition_point(|entry| entry.deadline_ms <= now_ms)
-        });
-        self.entries_before(block) + within
+            .partition_point(|block| block.last().is_some_and(lapsed));
+        let within = self
+            .blocks
+            .get(block)
+            .map_or(0, |block| block.partition_point(lapsed));
+        (block, within)
     }
 
     fn entries_before(&self, mut block: usize) -> usize {
@@ -193,6 +207,12 @@ mod tests {
         for now_ms in [-1, 0, 1, 250, 500, 999, 1000, i64::MAX] {
             let lapsed = model.keys().filter(|(deadline, _)| *deadline <= now_ms);
             assert_eq!(deadlines.lapsed(now_ms), lapsed.count(), "at {now_ms}");
+            let after = model.keys().find(|(deadline, _)| *deadline > now_ms);
+            assert_eq!(
+                deadlines.after(now_ms).map(Entry::key),
+                after.copied(),
+                "at {now_ms}"
+            );
         }
         assert!(deadlines.blocks.iter().all(|block| !block.is_empty()));
     }

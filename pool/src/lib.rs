@@ -8,6 +8,7 @@
 //! Units: milliseconds of unix time in `*_ms`, except the two timestamps of a session, which are whole seconds because the
 //! Lua scripts that the pool replaces wrote them so.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod codec;
 mod deadlines;

@@ -93,7 +93,7 @@ impl Metadata<'_> {
     }
 
     /// Whether `text` can stand in a pool as it is: an object that [`Metadata::parse`] would neither refuse nor change.
-    pub(crate) fn is_stored_form(text: &[u8]) -> bool {
+    pub fn is_stored_form(text: &[u8]) -> bool {
         Metadata::parse(text, crate::MAX_METADATA_BYTES).is_ok_and(|metadata| {
             metadata.heartbeat_count.is_none()
                 && matches!(metadata.text, Cow::Borrowed(kept) if kept == text)

@@ -80,9 +80,14 @@ impl Pool {
         self.deadlines.len() - self.deadlines.lapsed(now_ms)
     }
 
-    /// The earliest deadline, past or to come.
-    pub fn next_deadline_ms(&self) -> Option<i64> {
+    /// The earliest deadline of all rows, past or to come. O(1).
+    pub fn earliest_deadline_ms(&self) -> Option<i64> {
         self.deadlines.earliest().map(|entry| entry.deadline_ms)
+    }
+
+    /// The earliest deadline of a live session. O(log n) while some have lapsed, otherwise O(1).
+    pub fn next_deadline_ms(&self, now_ms: i64) -> Option<i64> {
+        self.deadlines.after(now_ms).map(|entry| entry.deadline_ms)
     }
 
     /// Whether there is a row of this id, lapsed or not. O(1).
@@ -116,6 +121,19 @@ impl Pool {
         Some(Lease {
             length_ms: entry.length_ms,
             deadline_ms,
+        })
+    }
+
+    /// The grant that would make a row like this one of the pool. O(log n).
+    pub fn grant_of<'a>(&self, session: &'a Session) -> Effect<'a> {
+        Effect::Grant(Grant {
+            session: session.id(),
+            seats: self.seats,
+            acquired_at: session.acquired_at(),
+            last_heartbeat: session.last_heartbeat(),
+            heartbeat_count: session.heartbeat_count(),
+            lease: self.lease_of(session),
+            metadata: session.metadata(),
         })
     }
 

@@ -58,7 +58,8 @@ impl<T> Slab<T> {
 
     /// One past the highest slot that may be in use.
     pub(crate) fn end(&self) -> usize {
-        self.chunks.len() * CHUNK
+        let before_last = self.chunks.len().saturating_sub(1) * CHUNK;
+        before_last + self.chunks.last().map_or(0, |chunk| chunk.rows.len())
     }
 
     /// Stores `value` in the lowest free slot and returns its number. O(log n).

@@ -1,0 +1,30 @@
+//! `SEAT.COUNT key`
+
+use redis_module::raw;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+pub(super) struct Count;
+
+impl Command for Count {
+    const SPEC: Spec = Spec {
+        name: c"seat.count",
+        summary: c"Counts the sessions that hold a seat.",
+        complexity: c"O(1)",
+        since: SINCE,
+        flags: c"readonly fast",
+        arity: 2,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let key = PoolKey::read(call.ctx, call.key()?)?;
+        let used = key.pool().used(call.now_ms());
+        call.ctx.reply_integer(used as i64);
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! `SEAT.GET key session`
+
+use redis_module::raw;
+
+use super::sessions::reply_json;
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+pub(super) struct Get;
+
+impl Command for Get {
+    const SPEC: Spec = Spec {
+        name: c"seat.get",
+        summary: c"Returns a session's metadata with its timestamps and heartbeat count.",
+        complexity: c"O(N) in the length of the metadata",
+        since: SINCE,
+        flags: c"readonly fast",
+        arity: 3,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY, Argument::string(c"session")],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let session = call.arg(2)?.bytes();
+        let key = PoolKey::read(call.ctx, call.key()?)?;
+        match key.pool().get(call.now_ms(), session) {
+            Some(session) => reply_json(call.ctx, session),
+            None => call.ctx.reply_null(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! `SEAT.HEARTBEAT key session [metadata]`
+
+use redis_module::raw;
+use seat_pool::{Effect, Heartbeat as Decision};
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Ctx, Spec};
+use crate::pool_key::PoolKey;
+use crate::stats;
+
+pub(super) struct Heartbeat;
+
+impl Command for Heartbeat {
+    const SPEC: Spec = Spec {
+        name: c"seat.heartbeat",
+        summary: c"Counts a session's sign of life.",
+        complexity: c"O(1)",
+        since: SINCE,
+        flags: c"write fast",
+        arity: -3,
+        key: raw::REDISMODULE_CMD_KEY_RW
+            | raw::REDISMODULE_CMD_KEY_ACCESS
+            | raw::REDISMODULE_CMD_KEY_UPDATE,
+        arguments: &[
+            Argument::KEY,
+            Argument::string(c"session"),
+            // As the script did, it takes metadata and ignores them.
+            Argument::string(c"metadata").optional(),
+        ],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { ctx, args } = call;
+        let session = call.arg(2)?.bytes();
+        if args.len() > 4 {
+            return Err(Error::Syntax("nothing after the metadata"));
+        }
+
+        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let now_ms = call.now_ms();
+        match key.pool().heartbeat(now_ms, session, None) {
+            Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
+            Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),
+            Decision::Beat(beat) => {
+                key.commit(&Effect::Beat(beat));
+                stats::HEARTBEATS.add();
+                ctx.reply_array(3);
+                ctx.reply_integer(1);
+                ctx.reply_bulk(b"HEARTBEAT_UPDATED");
+                ctx.reply_integer(beat.heartbeat_count);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse(ctx: Ctx<'_>, why: &[u8]) {
+    ctx.reply_array(2);
+    ctx.reply_integer(0);
+    ctx.reply_bulk(why);
+}

@@ -1,0 +1,56 @@
+//! `SEAT.INFO key`
+
+use redis_module::raw;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+pub(super) struct Info;
+
+impl Command for Info {
+    const SPEC: Spec = Spec {
+        name: c"seat.info",
+        summary: c"Describes a pool: its seats, who uses them, and what it costs.",
+        complexity: c"O(1), and O(N/256) for the memory where N is the number of sessions",
+        since: SINCE,
+        flags: c"readonly",
+        arity: 2,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let ctx = call.ctx;
+        let key = PoolKey::read(ctx, call.key()?)?;
+        let pool = key.pool();
+        if pool.is_empty() {
+            ctx.reply_null();
+            return Ok(());
+        }
+        let now_ms = call.now_ms();
+        let used = pool.used(now_ms) as i64;
+        // No queue yet, so nothing is kept and nobody waits.
+        let (kept, waiting) = (0, 0);
+        let fields: [(&[u8], i64); 8] = [
+            (b"seats", pool.seats()),
+            (b"used", used),
+            (b"available", pool.seats().saturating_sub(used).max(0)),
+            (b"kept", kept),
+            (b"waiting", waiting),
+            (b"leased", pool.leased(now_ms) as i64),
+            (
+                b"next_deadline_ms",
+                pool.next_deadline_ms(now_ms).unwrap_or(-1),
+            ),
+            (b"memory_bytes", pool.memory_bytes() as i64),
+        ];
+        ctx.reply_map(fields.len());
+        for (name, value) in fields {
+            ctx.reply_bulk(name);
+            ctx.reply_integer(value);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! The `SEAT.*` commands, a file each.
+//!
+//! A command reads from top to bottom as its documentation does: it parses its arguments, opens the key, asks the pool, commits
+//! the effect and replies. An error changes nothing and is the only reply then.
+
+mod acquire;
+mod count;
+mod effect;
+mod get;
+mod heartbeat;
+mod info;
+mod release;
+mod revoke;
+mod scan;
+mod sessions;
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use crate::config;
+use crate::error::Error;
+use crate::ffi::{Args, Ctx, Spec, Str, api, guard};
+
+/// The version that brought the commands of this one.
+const SINCE: &CStr = c"0.1.0";
+
+trait Command {
+    const SPEC: Spec;
+
+    /// Answers one call. Either it replies in full and returns `Ok`, or it has not replied at all.
+    fn run(call: Call<'_>) -> Result<(), Error>;
+}
+
+/// One call of a command.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    ctx: Ctx<'a>,
+    args: Args<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// The argument at `index`; 0 is the command's name.
+    fn arg(&self, index: usize) -> Result<Str<'a>, Error> {
+        self.args.get(index).ok_or(Error::Arity)
+    }
+
+    fn key(&self) -> Result<Str<'a>, Error> {
+        self.arg(1)
+    }
+
+    /// A session id that may be granted a seat.
+    fn new_session(&self, index: usize) -> Result<&'a [u8], Error> {
+        let session = self.arg(index)?.bytes();
+        let limit = config::MAX_SESSION.get();
+        if session.is_empty() {
+            Err(Error::EmptySession)
+        } else if session.len() > limit {
+            Err(Error::SessionTooLong(limit))
+        } else {
+            Ok(session)
+        }
+    }
+
+    /// The server's clock, in milliseconds of unix time. It moves inside MULTI and scripts, too.
+    fn now_ms(&self) -> i64 {
+        // SAFETY: the function has no conditions.
+        unsafe { api!(RedisModule_Milliseconds)() }
+    }
+}
+
+/// Registers all commands, under an ACL category of their own where the server has such.
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    // SAFETY: the function is absent before 7.4; context and string are valid.
+    let category = unsafe {
+        raw::RedisModule_AddACLCategory
+            .filter(|add| add(ctx.as_ptr(), c"seat".as_ptr()) == raw::Status::Ok as c_int)
+            .map(|_| "seat")
+    };
+    register_one::<acquire::Acquire>(ctx, category)?;
+    register_one::<release::Release>(ctx, category)?;
+    register_one::<heartbeat::Heartbeat>(ctx, category)?;
+    register_one::<count::Count>(ctx, category)?;
+    register_one::<sessions::Sessions>(ctx, category)?;
+    register_one::<scan::Scan>(ctx, category)?;
+    register_one::<get::Get>(ctx, category)?;
+    register_one::<info::Info>(ctx, category)?;
+    register_one::<revoke::Revoke>(ctx, category)?;
+    register_one::<effect::Effect>(ctx, category)
+}
+
+fn register_one<C: Command>(ctx: Ctx<'_>, category: Option<&str>) -> Result<(), String> {
+    let name = C::SPEC.name.to_string_lossy();
+    C::SPEC
+        .register(ctx, dispatch::<C>, category)
+        .map_err(|error| format!("{name}: {error}"))
+}
+
+unsafe extern "C" fn dispatch<C: Command>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server passes the context and the arguments of this call.
+    let call = unsafe {
+        Call {
+            ctx: Ctx::new(ctx),
+            args: Args::new(argv, argc),
+        }
+    };
+    let spec = const { &C::SPEC };
+    let outcome = if spec.accepts(call.args.len()) {
+        guard("a command", || C::run(call)).unwrap_or(Err(Error::Internal))
+    } else {
+        Err(Error::Arity)
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(Error::Arity) => call.ctx.reply_wrong_arity(),
+        Err(error) => call.ctx.reply_error(&error.to_string()),
+    }
+    raw::Status::Ok as c_int
+}

@@ -1,0 +1,50 @@
+//! `SEAT.RELEASE key session`
+
+use redis_module::raw;
+use seat_pool::{Effect, Freed};
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+use crate::stats;
+
+pub(super) struct Release;
+
+impl Command for Release {
+    const SPEC: Spec = Spec {
+        name: c"seat.release",
+        summary: c"Gives a session's seat back.",
+        complexity: c"O(1)",
+        since: SINCE,
+        flags: c"write fast",
+        arity: 3,
+        key: raw::REDISMODULE_CMD_KEY_RW
+            | raw::REDISMODULE_CMD_KEY_ACCESS
+            | raw::REDISMODULE_CMD_KEY_DELETE,
+        arguments: &[Argument::KEY, Argument::string(c"session")],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { ctx, .. } = call;
+        let session = call.arg(2)?.bytes();
+
+        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let now_ms = call.now_ms();
+        if key.pool().get(now_ms, session).is_none() {
+            ctx.reply_array(2);
+            ctx.reply_integer(0);
+            ctx.reply_bulk(b"SESSION_NOT_FOUND");
+            return Ok(());
+        }
+
+        key.commit(&Effect::freeing(session, Freed::Released));
+        stats::RELEASED.add();
+        let used = key.pool().used(now_ms);
+        ctx.reply_array(3);
+        ctx.reply_integer(1);
+        ctx.reply_bulk(b"RELEASED");
+        ctx.reply_integer(used as i64);
+        Ok(())
+    }
+}

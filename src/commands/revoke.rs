@@ -1,0 +1,41 @@
+//! `SEAT.REVOKE key session [session ...]`
+
+use redis_module::raw;
+use seat_pool::{Effect, Freed};
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+use crate::stats;
+
+pub(super) struct Revoke;
+
+impl Command for Revoke {
+    const SPEC: Spec = Spec {
+        name: c"seat.revoke",
+        summary: c"Takes seats away from sessions, whoever holds them.",
+        complexity: c"O(N) where N is the number of sessions given",
+        since: SINCE,
+        flags: c"write",
+        arity: -3,
+        key: raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
+        arguments: &[Argument::KEY, Argument::string(c"session").repeated()],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let mut key = PoolKey::write(call.ctx, call.key()?)?;
+        let now_ms = call.now_ms();
+        let mut revoked = 0;
+        for session in call.args.iter().skip(2) {
+            let session = session.bytes();
+            if key.pool().get(now_ms, session).is_some() {
+                key.commit(&Effect::freeing(session, Freed::Revoked));
+                stats::REVOKED.add();
+                revoked += 1;
+            }
+        }
+        call.ctx.reply_integer(revoked);
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! `SEAT.SCAN key cursor [COUNT n] [WITHMETADATA]`
+
+use redis_module::raw;
+
+use super::sessions::{WITH_METADATA, reply_pair};
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+/// As with Redis's own SCAN.
+const DEFAULT_COUNT: usize = 10;
+
+pub(super) struct Scan;
+
+impl Command for Scan {
+    const SPEC: Spec = Spec {
+        name: c"seat.scan",
+        summary: c"Lists the sessions that hold a seat, some at a time.",
+        complexity: c"O(COUNT) for every call, O(N) for a complete iteration where N is the number of sessions",
+        since: SINCE,
+        flags: c"readonly",
+        arity: -3,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[
+            Argument::KEY,
+            Argument::integer(c"cursor"),
+            Argument::integer(c"count").after(c"COUNT").optional(),
+            WITH_METADATA,
+        ],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let ctx = call.ctx;
+        let cursor = call.arg(2)?.integer();
+        let cursor = cursor
+            .and_then(|cursor| u64::try_from(cursor).ok())
+            .ok_or(Error::Cursor)?;
+        let mut count = DEFAULT_COUNT;
+        let mut with_metadata = false;
+        let mut options = call.args.iter().skip(3);
+        while let Some(option) = options.next() {
+            if option.is_word("COUNT") {
+                let value = options.next().ok_or(Error::Count)?.integer();
+                let value = value.and_then(|value| usize::try_from(value).ok());
+                count = value.filter(|&value| value > 0).ok_or(Error::Count)?;
+            } else if option.is_word("WITHMETADATA") {
+                with_metadata = true;
+            } else {
+                return Err(Error::Syntax("COUNT or WITHMETADATA after the cursor"));
+            }
+        }
+
+        let key = PoolKey::read(ctx, call.key()?)?;
+        let mut found = Vec::new();
+        let next = key
+            .pool()
+            .scan(call.now_ms(), cursor, count, |session| found.push(session));
+        ctx.reply_array(2);
+        ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
+        if with_metadata {
+            ctx.reply_array(found.len() * 2);
+            found.iter().for_each(|session| reply_pair(ctx, session));
+        } else {
+            ctx.reply_array(found.len());
+            found
+                .iter()
+                .for_each(|session| ctx.reply_bulk(session.id()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! `SEAT.SESSIONS key [WITHMETADATA]`
+
+use redis_module::raw;
+use seat_pool::Session;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Ctx, Spec};
+use crate::pool_key::PoolKey;
+
+/// The option that SCAN has, too.
+pub(super) const WITH_METADATA: Argument =
+    Argument::word(c"withmetadata", c"WITHMETADATA").optional();
+
+pub(super) struct Sessions;
+
+impl Command for Sessions {
+    const SPEC: Spec = Spec {
+        name: c"seat.sessions",
+        summary: c"Lists the sessions that hold a seat.",
+        complexity: c"O(N) where N is the number of sessions",
+        since: SINCE,
+        flags: c"readonly",
+        arity: -2,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY, WITH_METADATA],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { ctx, args } = call;
+        let with_metadata = match (args.get(2), args.len()) {
+            (None, _) => false,
+            (Some(option), 3) if option.is_word("WITHMETADATA") => true,
+            _ => return Err(Error::Syntax("WITHMETADATA or nothing after the key")),
+        };
+
+        let key = PoolKey::read(ctx, call.key()?)?;
+        let now_ms = call.now_ms();
+        let used = key.pool().used(now_ms);
+        let live = key.pool().live(now_ms);
+        if with_metadata {
+            ctx.reply_map(used);
+            live.for_each(|session| reply_pair(ctx, session));
+        } else {
+            ctx.reply_array(used);
+            live.for_each(|session| ctx.reply_bulk(session.id()));
+        }
+        Ok(())
+    }
+}
+
+/// A session's id and its JSON, which is nil for a session without metadata.
+pub(super) fn reply_pair(ctx: Ctx<'_>, session: &Session) {
+    ctx.reply_bulk(session.id());
+    reply_json(ctx, session);
+}
+
+pub(super) fn reply_json(ctx: Ctx<'_>, session: &Session) {
+    match session.json() {
+        Some(json) => ctx.reply_bulk(&json),
+        None => ctx.reply_null(),
+    }
+}

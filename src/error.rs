@@ -1,0 +1,73 @@
+//! Everything that a command can refuse, with the text that its caller reads.
+
+use std::fmt;
+
+use seat_pool::{MAX_SESSION_BYTES, MetadataError};
+
+/// Why a command was refused. Nothing has changed then.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The key holds a value of another type.
+    WrongType,
+    /// Memory is full, and the command would need more.
+    OutOfMemory,
+    /// The wrong number of arguments; the server words this one.
+    Arity,
+    /// `seats` is not an integer in Redis's strict form.
+    Seats,
+    /// The session id is empty.
+    EmptySession,
+    /// The session id is longer than the configured limit.
+    SessionTooLong(usize),
+    /// The caller's metadata cannot be stored.
+    Metadata(MetadataError),
+    /// The cursor of SCAN is not one.
+    Cursor,
+    /// SCAN's COUNT is not a positive integer.
+    Count,
+    /// An argument where none is expected, or an option that the command does not have; says what may stand there.
+    Syntax(&'static str),
+    /// An internal command from a client.
+    EffectFromClient,
+    /// An internal command whose arguments make no sense; says which.
+    MalformedEffect(&'static str),
+    /// A defect of the module.
+    Internal,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongType => f.write_str(
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+            Self::OutOfMemory => {
+                f.write_str("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            Self::Arity => f.write_str("ERR wrong number of arguments"),
+            Self::Seats => f.write_str("ERR seats must be a 64-bit integer"),
+            Self::EmptySession => f.write_str("ERR session must not be empty"),
+            Self::SessionTooLong(limit) => {
+                let limit = limit.min(&MAX_SESSION_BYTES);
+                write!(f, "ERR session must be at most {limit} bytes")
+            }
+            Self::Metadata(error) => write!(f, "ERR {error}"),
+            Self::Cursor => f.write_str("ERR invalid cursor, it must be one that SEAT.SCAN returned"),
+            Self::Count => f.write_str("ERR COUNT must be a positive integer"),
+            Self::Syntax(expected) => write!(f, "ERR syntax error, expected {expected}"),
+            Self::EffectFromClient => f.write_str(
+                "ERR SEAT.EFFECT is internal to replication and the AOF; set seat.allow-effects to pipe an AOF by hand",
+            ),
+            Self::MalformedEffect(what) => write!(f, "ERR malformed effect: {what}"),
+            Self::Internal => f.write_str(
+                "ERR internal error of the seat module, see the server's log; please report it",
+            ),
+        }
+    }
+}
+
+impl From<MetadataError> for Error {
+    fn from(error: MetadataError) -> Self {
+        Self::Metadata(error)
+    }
+}

@@ -1,0 +1,527 @@
+//! The module API as the rest of the crate sees it: what `redis-module` does not wrap, or wraps at the price of an allocation
+//! for each argument and reply.
+//!
+//! Every pointer here comes from the server for the length of one callback, and the types below carry that as a lifetime. All of
+//! it runs on the main thread, except `free`, which the server may call from a background thread.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+
+use redis_module::raw;
+
+/// A function of the module API. All that are used without a check exist in every supported server, from 6.2 on.
+macro_rules! api {
+    ($name:ident) => {
+        // The statics are set once, before the module's first callback.
+        redis_module::raw::$name.expect(concat!(stringify!($name), " exists since Redis 6.2"))
+    };
+}
+pub(crate) use api;
+
+/// Runs a callback's body and keeps a panic from crossing into C, where it would abort the server.
+pub(crate) fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(body))
+        .inspect_err(|_| {
+            log(
+                ptr::null_mut(),
+                c"warning",
+                &format!("seat: panic in {what}"),
+            )
+        })
+        .ok()
+}
+
+fn log(ctx: *mut raw::RedisModuleCtx, level: &CStr, message: &str) {
+    let message = CString::new(message).unwrap_or_default();
+    // SAFETY: the context is null or valid, and the message is an argument of the format, never the format itself.
+    unsafe {
+        api!(RedisModule_Log)(ctx, level.as_ptr(), c"%s".as_ptr(), message.as_ptr());
+    }
+}
+
+/// Logs what a panic said and where, for the report that its caller is asked to send.
+pub(crate) fn log_panic(message: &str) {
+    log(ptr::null_mut(), c"warning", message);
+}
+
+/// Logs why a value cannot be loaded.
+pub(crate) fn log_io_error(io: *mut raw::RedisModuleIO, message: &str) {
+    let message = CString::new(message).unwrap_or_default();
+    // SAFETY: a load callback passes its io on here; as above for the message.
+    unsafe {
+        api!(RedisModule_LogIOError)(io, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
+    }
+}
+
+/// The context of one callback.
+#[derive(Clone, Copy)]
+pub(crate) struct Ctx<'a> {
+    raw: NonNull<raw::RedisModuleCtx>,
+    callback: PhantomData<&'a ()>,
+}
+
+/// A string of the server's, such as an argument.
+#[derive(Clone, Copy)]
+pub(crate) struct Str<'a> {
+    raw: NonNull<raw::RedisModuleString>,
+    callback: PhantomData<&'a ()>,
+}
+
+impl<'a> Ctx<'a> {
+    /// # Safety
+    /// `raw` must be the context of the running callback, which lasts for `'a`.
+    pub(crate) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Ctx<'a> {
+        Ctx {
+            raw: NonNull::new(raw).expect("the server passes a context"),
+            callback: PhantomData,
+        }
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    /// Whether all of `flags` (`REDISMODULE_CTX_FLAGS_*`) or some of them are set.
+    pub(crate) fn has_any_flag(self, flags: u32) -> bool {
+        // SAFETY: the context is valid for 'a.
+        let set = unsafe { api!(RedisModule_GetContextFlags)(self.as_ptr()) };
+        set as u32 & flags != 0
+    }
+
+    /// Sets `REDISMODULE_OPTION*` for the module.
+    pub(crate) fn set_options(self, options: u32) {
+        // SAFETY: the context is valid for 'a.
+        unsafe { api!(RedisModule_SetModuleOptions)(self.as_ptr(), options as c_int) };
+    }
+
+    /// Sends this command on as it came, to the AOF and the replicas' replicas.
+    pub(crate) fn replicate_verbatim(self) {
+        // SAFETY: the context is valid for 'a.
+        unsafe { api!(RedisModule_ReplicateVerbatim)(self.as_ptr()) };
+    }
+
+    /// Tells WATCH and client-side caching that the key has changed.
+    pub(crate) fn signal_modified(self, key: Str<'_>) {
+        // SAFETY: context and string are valid.
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.as_ptr(), key.as_ptr()) };
+    }
+
+    /// Publishes a keyspace event of one of the classes `REDISMODULE_NOTIFY_*`.
+    pub(crate) fn notify(self, class: c_int, event: &CStr, key: Str<'_>) {
+        // SAFETY: context and strings are valid; the server copies what it keeps.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(
+                self.as_ptr(),
+                class,
+                event.as_ptr(),
+                key.as_ptr(),
+            )
+        };
+    }
+
+    pub(crate) fn log_warning(self, message: &str) {
+        log(self.as_ptr(), c"warning", message);
+    }
+
+    pub(crate) fn log_notice(self, message: &str) {
+        log(self.as_ptr(), c"notice", message);
+    }
+
+    pub(crate) fn reply_array(self, len: usize) {
+        // SAFETY: the context is valid for 'a, as in all replies below.
+        unsafe { api!(RedisModule_ReplyWithArray)(self.as_ptr(), len as c_long) };
+    }
+
+    /// Begins a map of `len` pairs: a RESP3 map, or flat pairs for RESP2 and on servers whose modules have no maps.
+    pub(crate) fn reply_map(self, len: usize) {
+        raw::reply_with_map(self.as_ptr(), len as c_long);
+    }
+
+    pub(crate) fn reply_integer(self, value: i64) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.as_ptr(), value) };
+    }
+
+    pub(crate) fn reply_bulk(self, bytes: &[u8]) {
+        // SAFETY: as above; the server copies the bytes.
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer)(
+                self.as_ptr(),
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len(),
+            )
+        };
+    }
+
+    pub(crate) fn reply_null(self) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithNull)(self.as_ptr()) };
+    }
+
+    pub(crate) fn reply_error(self, message: &str) {
+        let message = CString::new(message).unwrap_or_default();
+        // SAFETY: as above; the server copies the text.
+        unsafe { api!(RedisModule_ReplyWithError)(self.as_ptr(), message.as_ptr()) };
+    }
+
+    pub(crate) fn reply_wrong_arity(self) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_WrongArity)(self.as_ptr()) };
+    }
+}
+
+impl<'a> Str<'a> {
+    /// # Safety
+    /// `raw` must be a string of the server's that lasts for `'a` unchanged.
+    pub(crate) unsafe fn new(raw: *mut raw::RedisModuleString) -> Str<'a> {
+        Str {
+            raw: NonNull::new(raw).expect("the server passes a string"),
+            callback: PhantomData,
+        }
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleString {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        let mut len = 0;
+        // SAFETY: the string is valid for 'a, and the server gives the pointer and the length of its bytes.
+        unsafe {
+            let start = api!(RedisModule_StringPtrLen)(self.as_ptr(), &raw mut len);
+            std::slice::from_raw_parts(start.cast::<u8>(), len)
+        }
+    }
+
+    /// The value of an integer in Redis's strict form: no spaces, no plus sign, no leading zeros, 64 bits.
+    pub(crate) fn integer(self) -> Option<i64> {
+        let mut value: c_longlong = 0;
+        // SAFETY: the string is valid, and the server writes the value only.
+        let status = unsafe { api!(RedisModule_StringToLongLong)(self.as_ptr(), &raw mut value) };
+        (status == raw::Status::Ok as c_int).then_some(value)
+    }
+
+    /// Whether the string is this word, in any case.
+    pub(crate) fn is_word(self, word: &str) -> bool {
+        self.bytes().eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// The arguments of a command, its name first.
+#[derive(Clone, Copy)]
+pub(crate) struct Args<'a> {
+    argv: &'a [*mut raw::RedisModuleString],
+}
+
+impl<'a> Args<'a> {
+    /// # Safety
+    /// `argv` must point to `argc` strings that last for `'a`, as a command's callback gets them.
+    pub(crate) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Args<'a> {
+        let len = usize::try_from(argc).unwrap_or(0);
+        // SAFETY: by this function's contract.
+        let argv = unsafe { std::slice::from_raw_parts(argv.cast_const(), len) };
+        Args { argv }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.argv.len()
+    }
+
+    pub(crate) fn get(self, index: usize) -> Option<Str<'a>> {
+        // SAFETY: `Args::new` demands strings that last for 'a.
+        self.argv.get(index).map(|&raw| unsafe { Str::new(raw) })
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Str<'a>> {
+        // SAFETY: as above.
+        self.argv.iter().map(|&raw| unsafe { Str::new(raw) })
+    }
+}
+
+/// Adds bytes to a value's digest, in the order of the calls.
+pub(crate) fn digest_bytes(digest: *mut raw::RedisModuleDigest, bytes: &[u8]) {
+    // SAFETY: a digest callback passes its digest on here, and the server reads the bytes during the call.
+    unsafe {
+        api!(RedisModule_DigestAddStringBuffer)(
+            digest,
+            bytes.as_ptr().cast::<c_char>(),
+            bytes.len(),
+        );
+    }
+}
+
+/// Adds a number to a value's digest, in the order of the calls.
+pub(crate) fn digest_integer(digest: *mut raw::RedisModuleDigest, value: i64) {
+    // SAFETY: as above.
+    unsafe { api!(RedisModule_DigestAddLongLong)(digest, value) };
+}
+
+/// Ends a sequence of ordered parts; the sequences themselves have no order.
+pub(crate) fn digest_end_sequence(digest: *mut raw::RedisModuleDigest) {
+    // SAFETY: as above.
+    unsafe { api!(RedisModule_DigestEndSequence)(digest) };
+}
+
+/// Reads the next blob of a value that is loaded, or `None` at the end of the data or on a read error.
+pub(crate) fn load_blob(io: *mut raw::RedisModuleIO) -> Option<Blob> {
+    let mut len = 0;
+    // SAFETY: a load callback passes its io on here. The buffer, if there is one, is owned from now on.
+    let start = unsafe { api!(RedisModule_LoadStringBuffer)(io, &raw mut len) };
+    let blob = NonNull::new(start).map(|start| Blob { start, len });
+    blob.filter(|_| !raw::is_io_error(io))
+}
+
+/// A buffer that the server allocated.
+pub(crate) struct Blob {
+    start: NonNull<c_char>,
+    len: usize,
+}
+
+impl Blob {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the server gave a buffer of this length, owned by `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<u8>(), self.len) }
+    }
+}
+
+impl Drop for Blob {
+    fn drop(&mut self) {
+        // SAFETY: the buffer is owned and was allocated by the server.
+        unsafe { api!(RedisModule_Free)(self.start.as_ptr().cast::<c_void>()) };
+    }
+}
+
+/// How an argument is shown by `COMMAND DOCS` and redis-cli's hints.
+#[derive(Clone, Copy)]
+pub(crate) struct Argument {
+    pub(crate) name: &'static CStr,
+    pub(crate) kind: raw::RedisModuleCommandArgType,
+    /// The word that introduces the argument, or that it is.
+    pub(crate) token: Option<&'static CStr>,
+    pub(crate) flags: u32,
+    pub(crate) alternatives: &'static [Argument],
+}
+
+impl Argument {
+    pub(crate) const KEY: Argument = Argument {
+        kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+        ..Argument::string(c"key")
+    };
+
+    pub(crate) const fn string(name: &'static CStr) -> Argument {
+        Argument {
+            name,
+            kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+            token: None,
+            flags: raw::REDISMODULE_CMD_ARG_NONE,
+            alternatives: &[],
+        }
+    }
+
+    pub(crate) const fn integer(name: &'static CStr) -> Argument {
+        Argument {
+            kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+            ..Argument::string(name)
+        }
+    }
+
+    /// A word that stands for itself.
+    pub(crate) const fn word(name: &'static CStr, word: &'static CStr) -> Argument {
+        Argument {
+            kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+            token: Some(word),
+            ..Argument::string(name)
+        }
+    }
+
+    pub(crate) const fn after(self, token: &'static CStr) -> Argument {
+        Argument {
+            token: Some(token),
+            ..self
+        }
+    }
+
+    pub(crate) const fn optional(self) -> Argument {
+        Argument {
+            flags: self.flags | raw::REDISMODULE_CMD_ARG_OPTIONAL,
+            ..self
+        }
+    }
+
+    pub(crate) const fn repeated(self) -> Argument {
+        Argument {
+            flags: self.flags | raw::REDISMODULE_CMD_ARG_MULTIPLE,
+            ..self
+        }
+    }
+
+    /// The arguments as the server wants them. Nested ones are kept alive by `nested`.
+    fn to_raw(
+        arguments: &[Argument],
+        nested: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+    ) -> Vec<raw::RedisModuleCommandArg> {
+        let mut list: Vec<_> = Vec::with_capacity(arguments.len() + 1);
+        for argument in arguments {
+            let is_key = argument.kind == Argument::KEY.kind;
+            let subargs = if argument.alternatives.is_empty() {
+                ptr::null_mut()
+            } else {
+                let mut alternatives = Argument::to_raw(argument.alternatives, nested);
+                let start = alternatives.as_mut_ptr();
+                nested.push(alternatives);
+                start
+            };
+            list.push(raw::RedisModuleCommandArg {
+                name: argument.name.as_ptr(),
+                type_: argument.kind,
+                key_spec_index: if is_key { 0 } else { -1 },
+                token: argument.token.map_or(ptr::null(), CStr::as_ptr),
+                summary: ptr::null(),
+                since: ptr::null(),
+                flags: argument.flags as c_int,
+                deprecated_since: ptr::null(),
+                subargs,
+                display_text: ptr::null(),
+            });
+        }
+        // SAFETY: a null name ends the list; all fields are pointers or integers, for which zero is a value.
+        list.push(unsafe { std::mem::zeroed() });
+        list
+    }
+}
+
+/// What the server is told of a command.
+pub(crate) struct Spec {
+    pub(crate) name: &'static CStr,
+    pub(crate) summary: &'static CStr,
+    pub(crate) complexity: &'static CStr,
+    /// The version of the module that brought it.
+    pub(crate) since: &'static CStr,
+    /// The server's flags, which also name its ACL categories.
+    pub(crate) flags: &'static CStr,
+    /// Arguments with the name, as a minimum if negative.
+    pub(crate) arity: c_int,
+    /// What it does to its one key (`REDISMODULE_CMD_KEY_*`).
+    pub(crate) key: u32,
+    pub(crate) arguments: &'static [Argument],
+}
+
+type Callback = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+) -> c_int;
+
+impl Spec {
+    /// Whether a command of this spec may have `len` arguments, its name included.
+    pub(crate) fn accepts(&self, len: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 {
+            len >= least
+        } else {
+            len == least
+        }
+    }
+
+    /// Makes the command known to the server, with its documentation and ACL categories as far as the server has them.
+    pub(crate) fn register(
+        &self,
+        ctx: Ctx<'_>,
+        callback: Callback,
+        category: Option<&str>,
+    ) -> Result<(), &'static str> {
+        const OK: c_int = raw::Status::Ok as c_int;
+        let (ctx, name) = (ctx.as_ptr(), self.name.as_ptr());
+        // SAFETY: context and strings are valid, and the server copies them.
+        unsafe {
+            let flags = self.flags.as_ptr();
+            let created =
+                api!(RedisModule_CreateCommand)(ctx, name, Some(callback), flags, 1, 1, 1);
+            if created != OK {
+                return Err("cannot create the command; does another module have it?");
+            }
+        }
+        // SAFETY: before 7.0 the function is absent, since then it finds the command just created.
+        let command = unsafe {
+            raw::RedisModule_GetCommand
+                .map_or(ptr::null_mut(), |get_command| get_command(ctx, name))
+        };
+        if command.is_null() {
+            return Ok(());
+        }
+        self.document(command)?;
+        // SAFETY: the function is absent before 7.2; command and string are valid.
+        unsafe {
+            if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
+                let flags = self.flags.to_str().unwrap_or_default();
+                let own = flags.replace("readonly", "read");
+                let categories = format!("{own} {}", category.unwrap_or_default());
+                let categories = CString::new(categories.trim_end()).unwrap_or_default();
+                if set_categories(command, categories.as_ptr()) != OK {
+                    return Err("cannot set the command's ACL categories");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn document(&self, command: *mut raw::RedisModuleCommand) -> Result<(), &'static str> {
+        // SAFETY: read-only data that the server's header defines; the function is absent before 7.0.
+        let (Some(set_info), version) = (unsafe { raw::RedisModule_SetCommandInfo }, &VERSION)
+        else {
+            return Ok(());
+        };
+        // SAFETY: zero ends the list of key specs: all fields are pointers, integers, or unions of them.
+        let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
+        let mut key_specs = [
+            raw::RedisModuleCommandKeySpec {
+                flags: u64::from(self.key),
+                begin_search_type:
+                    raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+                bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+                    index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
+                },
+                find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
+                fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+                    range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+                        lastkey: 0,
+                        keystep: 1,
+                        limit: 0,
+                    },
+                },
+                ..end
+            },
+            end,
+        ];
+        let mut nested = Vec::new();
+        let mut arguments = Argument::to_raw(self.arguments, &mut nested);
+        let info = raw::RedisModuleCommandInfo {
+            version,
+            summary: self.summary.as_ptr(),
+            complexity: self.complexity.as_ptr(),
+            since: self.since.as_ptr(),
+            history: ptr::null_mut(),
+            tips: ptr::null(),
+            arity: self.arity,
+            key_specs: key_specs.as_mut_ptr(),
+            args: arguments.as_mut_ptr(),
+        };
+        // SAFETY: all of `info` outlives the call, and the server copies it.
+        let status = unsafe { set_info(command, &raw const info) };
+        if status == raw::Status::Ok as c_int {
+            Ok(())
+        } else {
+            Err("the server refuses the command's documentation")
+        }
+    }
+}
+
+/// The layout of the structures above, by which the server knows what this module was built with.
+static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+    version: 1,
+    sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+    sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+    sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+};

@@ -1,0 +1,156 @@
+//! The data type `seat-pool`: what the server does with a pool as a value.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use redis_module::native_types::RedisType;
+use redis_module::raw;
+use seat_pool::{DecodeError, Decoder, Pool};
+
+use crate::effects::emit_to_aof;
+use crate::ffi::{self, guard};
+
+/// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
+const ENCODING_VERSION: i32 = 1;
+
+/// The type, registered when the module is loaded.
+pub(crate) static POOL_TYPE: RedisType = RedisType::new(
+    "seat-pool",
+    ENCODING_VERSION,
+    raw::RedisModuleTypeMethods {
+        version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
+        rdb_load: Some(rdb_load),
+        rdb_save: Some(rdb_save),
+        aof_rewrite: Some(aof_rewrite),
+        mem_usage: Some(mem_usage),
+        digest: Some(digest),
+        free: Some(free),
+        free_effort: Some(free_effort),
+        copy: Some(copy),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        unlink: None,
+        defrag: None,
+        mem_usage2: None,
+        free_effort2: None,
+        unlink2: None,
+        copy2: None,
+        aux_save2: None,
+    },
+);
+
+/// A pool as the server keeps it.
+pub(crate) fn into_value(pool: Pool) -> *mut c_void {
+    Box::into_raw(Box::new(pool)).cast()
+}
+
+/// # Safety
+/// `value` must come from [`into_value`] and not be freed or changed during `'a`.
+unsafe fn from_value<'a>(value: *const c_void) -> &'a Pool {
+    // SAFETY: by this function's contract.
+    unsafe { &*value.cast::<Pool>() }
+}
+
+unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+    guard("rdb_load", || {
+        if version > ENCODING_VERSION {
+            ffi::log_io_error(io, "a seat-pool of a newer version of the module");
+            return ptr::null_mut();
+        }
+        match load(io) {
+            Ok(pool) => into_value(pool),
+            Err(error) => {
+                ffi::log_io_error(io, &format!("not a seat-pool: {error}"));
+                ptr::null_mut()
+            }
+        }
+    })
+    .unwrap_or(ptr::null_mut())
+}
+
+fn load(io: *mut raw::RedisModuleIO) -> Result<Pool, DecodeError> {
+    let blob = || ffi::load_blob(io).ok_or(DecodeError::Malformed);
+    let mut decoder = Decoder::new(blob()?.bytes())?;
+    while decoder.wants_more() {
+        decoder.batch(blob()?.bytes())?;
+    }
+    decoder.finish()
+}
+
+unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    guard("rdb_save", || {
+        // SAFETY: the server passes a value of this type, unchanged during the call.
+        let pool = unsafe { from_value(value) };
+        for blob in pool.encode() {
+            raw::save_slice(io, &blob);
+        }
+    });
+}
+
+unsafe extern "C" fn aof_rewrite(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    guard("aof_rewrite", || {
+        // SAFETY: the server passes a key and a value of this type, unchanged during the call.
+        let (key, pool) = unsafe { (ffi::Str::new(key), from_value(value)) };
+        for session in pool.iter() {
+            emit_to_aof(io, key, &pool.grant_of(session));
+        }
+    });
+}
+
+unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
+    // SAFETY: the server passes a value of this type, unchanged during the call.
+    guard("mem_usage", || unsafe { from_value(value) }.memory_bytes()).unwrap_or(0)
+}
+
+/// Each persisted field of each session counts; the order of the sessions does not, since a reload may change it.
+unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    guard("digest", || {
+        // SAFETY: the server passes a value of this type, unchanged during the call.
+        let pool = unsafe { from_value(value) };
+        let optional = |value: Option<i64>| {
+            ffi::digest_integer(digest, value.is_some().into());
+            ffi::digest_integer(digest, value.unwrap_or_default());
+        };
+        ffi::digest_integer(digest, pool.seats());
+        ffi::digest_end_sequence(digest);
+        for session in pool.iter() {
+            let lease = pool.lease_of(session);
+            ffi::digest_bytes(digest, session.id());
+            ffi::digest_bytes(digest, session.metadata().unwrap_or_default());
+            ffi::digest_integer(digest, session.acquired_at().into());
+            ffi::digest_integer(digest, session.last_heartbeat().into());
+            optional(session.heartbeat_count());
+            optional(lease.map(|lease| lease.length_ms as i64));
+            optional(lease.map(|lease| lease.deadline_ms));
+            ffi::digest_end_sequence(digest);
+        }
+    });
+}
+
+/// Called from a background thread for a large pool. Nothing in a pool belongs to a thread.
+unsafe extern "C" fn free(value: *mut c_void) {
+    guard("free", || {
+        // SAFETY: the value comes from `into_value`, and the server gives it up.
+        drop(unsafe { Box::from_raw(value.cast::<Pool>()) });
+    });
+}
+
+/// The number of allocations, by which the server decides whether to free a value in the background. 0 would mean always.
+unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the server passes a value of this type, unchanged during the call.
+    guard("free_effort", || unsafe { from_value(value) }.len().max(1)).unwrap_or(1)
+}
+
+unsafe extern "C" fn copy(
+    _: *mut raw::RedisModuleString,
+    _: *mut raw::RedisModuleString,
+    value: *const c_void,
+) -> *mut c_void {
+    // SAFETY: the server passes a value of this type, unchanged during the call.
+    guard("copy", || into_value(unsafe { from_value(value) }.clone())).unwrap_or(ptr::null_mut())
+}

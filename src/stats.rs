@@ -1,0 +1,71 @@
+//! The module's totals since it was loaded, shown by `INFO seat`.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use redis_module::raw;
+
+use crate::ffi::{Ctx, guard};
+
+/// A total. Only the main thread adds to it; the atomic is there for readers in other threads.
+pub(crate) struct Total {
+    name: &'static str,
+    value: AtomicU64,
+}
+
+impl Total {
+    const fn new(name: &'static str) -> Total {
+        Total {
+            name,
+            value: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds one and returns the total with it.
+    pub(crate) fn add(&self) -> u64 {
+        self.value.fetch_add(1, Relaxed) + 1
+    }
+}
+
+/// Seats granted.
+pub(crate) static ACQUIRED: Total = Total::new("acquired");
+/// ACQUIREs by sessions that held a seat already.
+pub(crate) static ALREADY_ACTIVE: Total = Total::new("already_active");
+/// ACQUIREs that found all seats taken.
+pub(crate) static DENIED: Total = Total::new("denied");
+/// Heartbeats counted.
+pub(crate) static HEARTBEATS: Total = Total::new("heartbeats");
+/// Seats given back by their holders.
+pub(crate) static RELEASED: Total = Total::new("released");
+/// Seats taken away by REVOKE.
+pub(crate) static REVOKED: Total = Total::new("revoked");
+/// Seats whose lease lapsed, or whose holder was silent for too long.
+pub(crate) static EXPIRED: Total = Total::new("expired");
+/// Effects from a primary or an AOF that met no session; anything but 0 means that a node has diverged.
+pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
+
+static ALL: [&Total; 8] = [
+    &ACQUIRED,
+    &ALREADY_ACTIVE,
+    &DENIED,
+    &HEARTBEATS,
+    &RELEASED,
+    &REVOKED,
+    &EXPIRED,
+    &IGNORED_EFFECTS,
+];
+
+/// Has INFO show the totals, in a section of the module's name.
+pub(crate) fn register(ctx: Ctx<'_>) {
+    raw::register_info_function(ctx.as_ptr(), Some(info));
+}
+
+extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+    guard("info", || {
+        raw::add_info_section(info, None);
+        for total in ALL {
+            let value = total.value.load(Relaxed);
+            raw::add_info_field_unsigned_long_long(info, total.name, value);
+        }
+    });
+}
