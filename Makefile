@@ -1,0 +1,33 @@
+# What one does with this repository. Each target first installs what it needs and the machine lacks (scripts/setup).
+
+export PORT ?= 6379
+
+.PHONY: help setup build run demo test matrix bench lint
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+run: build ## build, and serve on 127.0.0.1:6379 (PORT=6380 for another port)
+	@scripts/run
+
+demo: build ## a guided tour of the commands, on a private server
+	@scripts/demo
+
+test: build ## all tests, on the system's redis-server
+	scripts/check-conf redis-server
+	scripts/cargo test --locked --workspace
+
+matrix: build ## the tests on every supported server version
+	@scripts/matrix
+
+bench: build ## the benchmarks
+	scripts/cargo bench --locked --bench '*'
+
+lint: setup ## formatting, clippy, docs, scripts, Dockerfile, compose.yaml
+	@scripts/lint
+
+build: setup
+	scripts/cargo build --locked --release
+
+setup:
+	@scripts/setup

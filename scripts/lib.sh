@@ -1,0 +1,44 @@
+# Sourced by the scripts beside it: where things are, how they speak, how a server with the shipped configuration starts.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+venv=$target/venv
+cd "$root" || exit
+
+# rustup installs here without touching the shell's profile.
+PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+
+case $(uname -s) in
+Darwin) module=$target/release/libredis_seat.dylib ;;
+*) module=$target/release/libredis_seat.so ;;
+esac
+# Scripts source this file to read them.
+export venv module
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+  say "error: $*"
+  exit 1
+}
+
+# The shipped redis.conf with the two paths that differ on each machine: this checkout's module, and a data folder.
+write_conf() { # file data-dir
+  sed -e "s|^loadmodule [^ ]*|loadmodule \"$module\"|" -e "s|^dir .*|dir \"$2\"|" redis.conf >"$1"
+}
+
+# Starts `server` in the background on a socket in `dir`, and returns once it answers.
+start_server() { # server conf dir [option ...]
+  local server=$1 conf=$2 dir=$3
+  shift 3
+  "$server" "$conf" --port 0 --unixsocket "$dir/sock" --unixsocketperm 700 --logfile "$dir/log" "$@" >"$dir/out" 2>&1 &
+  server_pid=$!
+  local tries
+  for ((tries = 0; tries < 200; tries++)); do
+    [ "$(redis-cli -s "$dir/sock" ping 2>&1)" = PONG ] && return
+    kill -0 "$server_pid" 2>/dev/null || break
+    sleep 0.05
+  done
+  cat "$dir/out" "$dir/log" >&2 || true
+  die "$server did not start with $conf"
+}
