@@ -1,7 +1,5 @@
 # What one does with this repository. Each target first installs what it needs and the machine lacks (scripts/setup).
 
-export PORT ?= 6379
-
 .PHONY: help setup build run demo test matrix bench lint
 
 help: ## list these targets

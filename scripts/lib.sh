@@ -3,6 +3,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
+# shellcheck disable=SC2034 # for the scripts
 venv=$target/venv
 cd "$root" || exit
 
@@ -13,8 +14,6 @@ case $(uname -s) in
 Darwin) module=$target/release/libredis_seat.dylib ;;
 *) module=$target/release/libredis_seat.so ;;
 esac
-# Scripts source this file to read them.
-export venv module
 
 say() { printf '%s\n' "$*" >&2; }
 die() {
@@ -27,10 +26,17 @@ write_conf() { # file data-dir
   sed -e "s|^loadmodule [^ ]*|loadmodule \"$module\"|" -e "s|^dir .*|dir \"$2\"|" redis.conf >"$1"
 }
 
+# A temporary folder, `dir`, for a private server. Both go when the script ends, however it ends.
+private_dir() {
+  dir=$(mktemp -d)
+  server_pid=
+  trap 'kill $server_pid 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$dir"' EXIT
+}
+
 # Starts `server` in the background on a socket in `dir`, and returns once it answers.
-start_server() { # server conf dir [option ...]
-  local server=$1 conf=$2 dir=$3
-  shift 3
+start_server() { # server conf [option ...]
+  local server=$1 conf=$2
+  shift 2
   "$server" "$conf" --port 0 --unixsocket "$dir/sock" --unixsocketperm 700 --logfile "$dir/log" "$@" >"$dir/out" 2>&1 &
   server_pid=$!
   local tries
