@@ -1,0 +1,214 @@
+//! The fixture's own promises, for a test is only worth what it stands on.
+
+use super::{Server, eventually, words};
+
+fn set(server: &Server, key: &str, value: &str) {
+    redis::cmd("SET")
+        .arg(key)
+        .arg(value)
+        .exec(&mut server.client())
+        .unwrap();
+}
+
+fn get(server: &Server, key: &str) -> Option<String> {
+    redis::cmd("GET")
+        .arg(key)
+        .query(&mut server.client())
+        .unwrap()
+}
+
+#[test]
+fn a_wire_reads_exactly_one_reply_of_each_kind() {
+    let server = Server::plain();
+    let mut wire = server.wire();
+    assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
+    assert_eq!(wire.call(&["NOSUCH"])[..5], *b"-ERR ");
+    assert_eq!(wire.call(&["GET", "missing"]), b"$-1\r\n");
+    assert_eq!(
+        wire.call(&[b"SET".as_slice(), b"k", b"a\r\n\0b"]),
+        b"+OK\r\n"
+    );
+    assert_eq!(
+        wire.call(&["EVAL", "return {1, {'x', redis.call('GET', 'k')}}", "0"]),
+        b"*2\r\n:1\r\n*2\r\n$1\r\nx\r\n$5\r\na\r\n\0b\r\n"
+    );
+    wire.send(&["HSET", "h", "f", "v"]);
+    wire.send(&["HGETALL", "h"]);
+    assert_eq!(wire.read(), b":1\r\n");
+    assert_eq!(wire.read(), b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+    let mut wire = server.wire().resp3();
+    assert_eq!(
+        wire.call(&["HGETALL", "h"]),
+        b"%1\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    );
+    assert_eq!(wire.call(&["GET", "missing"]), b"_\r\n");
+    assert_eq!(
+        wire.value(&["GET", "k"]),
+        redis::Value::BulkString(b"a\r\n\0b".to_vec())
+    );
+}
+
+#[test]
+fn the_clients_speak_the_protocol_they_are_named_for() {
+    let server = Server::plain();
+    redis::cmd("HSET")
+        .arg("h")
+        .arg("f")
+        .arg("v")
+        .exec(&mut server.client())
+        .unwrap();
+    let map: redis::Value = redis::cmd("HGETALL")
+        .arg("h")
+        .query(&mut server.client_resp3())
+        .unwrap();
+    assert!(matches!(map, redis::Value::Map(_)), "{map:?}");
+    let flat: redis::Value = redis::cmd("HGETALL")
+        .arg("h")
+        .query(&mut server.client())
+        .unwrap();
+    assert!(matches!(flat, redis::Value::Array(_)), "{flat:?}");
+}
+
+#[test]
+fn the_module_is_loaded_unless_the_server_is_plain() {
+    let modules = |server: &Server| {
+        server
+            .wire()
+            .call(&["MODULE", "LIST"])
+            .escape_ascii()
+            .to_string()
+    };
+    assert!(modules(&Server::start()).contains("seat"));
+    assert_eq!(modules(&Server::plain()), r"*0\r\n");
+}
+
+#[test]
+fn a_server_comes_back_with_its_data_and_its_port() {
+    let mut server = Server::builder().plain().recording().tcp().start();
+    let port = server.port();
+    set(&server, "k", "1");
+    server.kill9();
+    server.restart();
+    assert_eq!(get(&server, "k").as_deref(), Some("1"));
+    set(&server, "k", "2");
+    server.restart();
+    assert_eq!(get(&server, "k").as_deref(), Some("2"));
+    assert_eq!(server.port(), port);
+    let copy = Server::builder()
+        .plain()
+        .recording()
+        .data_of(&server)
+        .start();
+    assert_eq!(copy.digest(), server.digest());
+    set(&copy, "k", "3");
+    assert_ne!(copy.digest(), server.digest());
+}
+
+#[test]
+fn a_server_that_does_not_start_shows_its_log() {
+    let log = Server::builder()
+        .plain()
+        .config("nonsense yes")
+        .try_start()
+        .err()
+        .expect("no start");
+    assert!(log.contains("nonsense"), "{log}");
+    let mut server = Server::plain();
+    server.shutdown();
+    std::fs::write(server.dir().join("dump.rdb"), "REDIS0009 and nothing good").unwrap();
+    let log = server
+        .try_restart()
+        .expect_err("no start from a broken RDB");
+    assert!(log.contains("RDB"), "{log}");
+}
+
+#[test]
+#[should_panic(expected = "died by itself")]
+fn a_server_that_dies_unnoticed_fails_the_test() {
+    let server = Server::plain();
+    server.wire().send(&["SHUTDOWN"]);
+    eventually("it is gone", || !server.answers());
+    eventually("the process ended", || !process_runs(server.pid()));
+}
+
+/// Dead but not yet waited for counts as ended.
+fn process_runs(pid: u32) -> bool {
+    let status = std::process::Command::new("ps")
+        .args(["-o", "stat=", "-p", &pid.to_string()])
+        .output()
+        .unwrap();
+    let state = String::from_utf8_lossy(&status.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+#[test]
+#[should_panic(expected = "not within")]
+fn waiting_for_what_never_comes_fails() {
+    super::wait::eventually_within(std::time::Duration::from_millis(20), "never", || false);
+}
+
+#[test]
+fn a_replica_has_applied_what_the_primary_wrote() {
+    let primary = Server::builder().plain().tcp().start();
+    let replica = Server::builder().plain().replica_of(&primary).start();
+    for round in 0..50 {
+        set(&primary, &format!("k{round}"), &round.to_string());
+        primary.wait_for_offset(&replica);
+        assert_eq!(get(&replica, &format!("k{round}")), Some(round.to_string()));
+    }
+    assert_eq!(primary.digest(), replica.digest());
+}
+
+#[test]
+fn the_stream_is_what_was_replicated_and_nothing_else() {
+    let server = Server::builder().plain().recording().start();
+    let stream = server.stream_of(|| {
+        set(&server, "k", "v\0\r\n");
+        get(&server, "k");
+    });
+    assert_eq!(
+        stream.iter().map(words).collect::<Vec<_>>(),
+        [["SET", "k", r"v\x00\r\n"]]
+    );
+    assert_eq!(server.stream_of(|| drop(get(&server, "k"))).len(), 0);
+    redis::cmd("BGREWRITEAOF")
+        .exec(&mut server.client())
+        .unwrap();
+    eventually("the AOF is rewritten", || {
+        let persistence = server.info("persistence");
+        persistence["aof_rewrite_in_progress"] == "0" && persistence["aof_rewrite_scheduled"] == "0"
+    });
+    let whole = server.commands_in_aof();
+    assert_eq!(
+        whole.iter().map(words).next_back().unwrap(),
+        ["SET", "k", r"v\x00\r\n"]
+    );
+    let stream = server.stream_of(|| set(&server, "k", "w"));
+    assert_eq!(
+        stream.iter().map(words).collect::<Vec<_>>(),
+        [["SET", "k", "w"]]
+    );
+}
+
+#[test]
+fn the_version_is_the_running_servers() {
+    let server = Server::plain();
+    let (major, minor, patch) = server.version();
+    let info = server.info("server");
+    let version = info.get("valkey_version").unwrap_or(&info["redis_version"]);
+    assert_eq!(*version, format!("{major}.{minor}.{patch}"));
+}
+
+#[test]
+fn module_arguments_reach_the_module() {
+    let server = Server::builder().module_args("max-session-bytes 3").start();
+    let mut wire = server.wire();
+    assert!(
+        wire.call(&["SEAT.ACQUIRE", "pool", "abc", "1"])
+            .starts_with(b"*4\r\n")
+    );
+    assert!(
+        wire.call(&["SEAT.ACQUIRE", "pool", "abcd", "2"])
+            .starts_with(b"-ERR session ")
+    );
+}

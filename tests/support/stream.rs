@@ -1,0 +1,107 @@
+//! What a server replicated, read from its append-only file: the same commands as a replica gets, and exact on every version,
+//! for with `appendfsync always` a command is in the file before its reply is sent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Server;
+
+/// A command as its arguments.
+pub type Command = Vec<Vec<u8>>;
+
+/// The arguments as text, bytes outside printable ASCII escaped: for comparing and for reading.
+pub fn words(command: &Command) -> Vec<String> {
+    command
+        .iter()
+        .map(|argument| argument.escape_ascii().to_string())
+        .collect()
+}
+
+impl Server {
+    /// All commands in the append-only file, `SELECT`, `MULTI` and `EXEC` included.
+    #[track_caller]
+    pub fn commands_in_aof(&self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for file in aof_files(self.dir()) {
+            let bytes =
+                fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            assert!(
+                !bytes.starts_with(b"REDIS"),
+                "{} holds an RDB: this server needs `aof-use-rdb-preamble no`",
+                file.display()
+            );
+            parse(&bytes, &mut commands);
+        }
+        commands
+    }
+
+    /// The commands that the server replicated while `actions` ran, without the `SELECT` of a database.
+    ///
+    /// Effects that come from a timer may still be under way: make `actions` wait for what they did.
+    #[track_caller]
+    pub fn stream_of(&self, actions: impl FnOnce()) -> Vec<Command> {
+        let before = self.commands_in_aof().len();
+        actions();
+        let mut commands = self.commands_in_aof().split_off(before);
+        commands.retain(|command| !command[0].eq_ignore_ascii_case(b"select"));
+        commands
+    }
+}
+
+/// The files in the order of replay: one up to 6.2, those of the manifest from 7.0 on.
+fn aof_files(dir: &Path) -> Vec<PathBuf> {
+    let parts = dir.join("appendonlydir");
+    let manifest = parts.join("appendonly.aof.manifest");
+    if !manifest.exists() {
+        return vec![dir.join("appendonly.aof")];
+    }
+    // Lines such as: file appendonly.aof.1.incr.aof seq 1 type i. History (type h) is what a rewrite replaced.
+    fs::read_to_string(manifest)
+        .expect("a readable manifest")
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .filter(|fields| fields[5] != "h")
+        .map(|fields| parts.join(fields[1]))
+        .collect()
+}
+
+fn parse(mut bytes: &[u8], commands: &mut Vec<Command>) {
+    fn line<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
+        let end = bytes
+            .windows(2)
+            .position(|pair| pair == b"\r\n")
+            .expect("a complete line");
+        let (line, rest) = bytes.split_at(end);
+        *bytes = &rest[2..];
+        line
+    }
+    fn number(line: &[u8], kind: u8) -> usize {
+        assert_eq!(
+            line[0],
+            kind,
+            "in the append-only file: {}",
+            line.escape_ascii()
+        );
+        std::str::from_utf8(&line[1..])
+            .expect("digits")
+            .parse()
+            .expect("a count")
+    }
+    while !bytes.is_empty() {
+        let header = line(&mut bytes);
+        if header[0] == b'#' {
+            continue;
+        }
+        let arguments = number(header, b'*');
+        commands.push(
+            (0..arguments)
+                .map(|_| {
+                    let length = number(line(&mut bytes), b'$');
+                    let (argument, rest) = bytes.split_at(length);
+                    bytes = &rest[2..];
+                    argument.to_vec()
+                })
+                .collect(),
+        );
+    }
+}
