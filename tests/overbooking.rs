@@ -1,0 +1,304 @@
+//! Many clients at once, judged by nothing but the replies that they got.
+//!
+//! A client knows two things about a seat of its own. It *surely* holds it from the reply to ACQUIRE until it sends RELEASE, for the
+//! server granted before that and takes back after. It *possibly* holds it from sending ACQUIRE until the reply to RELEASE. So at no
+//! instant may more than `seats` clients surely hold one pool, or the pool was overbooked; and during each denied call there must be
+//! an instant at which `seats` clients possibly held it, or a free seat was refused.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::io::{self, Write};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use redis::{Connection, Value};
+
+use crate::support::Server;
+
+const CLIENTS: usize = 64;
+const POOLS: usize = 8;
+const RUN: Duration = Duration::from_secs(3);
+
+/// The callers of the last pool do not agree about its limit; those of the others do: 1 to 7.
+const DISPUTED: usize = POOLS - 1;
+const HIGHEST_DISPUTED: i64 = 4;
+
+/// A seat from its grant to its release, as its client saw it; seats that are held at the end have no release.
+struct Tenure {
+    asked: Instant,
+    granted: Instant,
+    giving_back: Option<Instant>,
+    given_back: Option<Instant>,
+}
+
+struct Denial {
+    asked: Instant,
+    answered: Instant,
+    seats: i64,
+}
+
+/// What one client saw in one pool.
+#[derive(Default)]
+struct Seen {
+    tenures: Vec<Tenure>,
+    denials: Vec<Denial>,
+    /// The heartbeats of the seat that it holds, if it holds one.
+    holding: Option<i64>,
+}
+
+#[test]
+fn no_pool_ever_has_more_holders_than_seats() {
+    let seed = env::var("SEAT_TEST_SEED").map_or_else(
+        |_| fastrand::u64(..),
+        |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
+    );
+    // Not captured by the test harness. The seed fixes what each client does, not how the clients interleave.
+    writeln!(io::stderr(), "overbooking: SEAT_TEST_SEED={seed}").expect("stderr");
+
+    let server = Server::start();
+    let barrier = Barrier::new(CLIENTS);
+    let seen: Vec<[Seen; POOLS]> = thread::scope(|scope| {
+        let client = |n: usize| {
+            let (connection, barrier) = (server.client(), &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                run_client(n, connection, Rng::with_seed(seed.wrapping_add(n as u64)))
+            })
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+        clients
+            .into_iter()
+            .map(|client| {
+                client
+                    .join()
+                    .expect("each reply fits what the client knows")
+            })
+            .collect()
+    });
+
+    let mut client = server.client();
+    let (mut grants, mut denials) = (0, 0);
+    for pool in 0..POOLS {
+        let tenures: Vec<_> = seen.iter().flat_map(|seen| &seen[pool].tenures).collect();
+        let limit = if pool == DISPUTED {
+            HIGHEST_DISPUTED
+        } else {
+            seats(pool)
+        };
+        let most = highest(&steps(
+            tenures
+                .iter()
+                .map(|tenure| (tenure.granted, tenure.giving_back)),
+        ));
+        assert!(
+            most <= limit,
+            "pool {pool} surely had {most} holders of {limit} seats"
+        );
+
+        let possible = steps(
+            tenures
+                .iter()
+                .map(|tenure| (tenure.asked, tenure.given_back)),
+        );
+        for denial in seen.iter().flat_map(|seen| &seen[pool].denials) {
+            let held = highest_between(&possible, denial.asked, denial.answered);
+            assert!(
+                held >= denial.seats,
+                "pool {pool} denied with at most {held} holders of {} seats",
+                denial.seats
+            );
+            denials += 1;
+        }
+        grants += tenures.len();
+
+        let sessions: BTreeSet<String> = redis::cmd("SEAT.SESSIONS")
+            .arg(name(pool))
+            .query(&mut client)
+            .unwrap();
+        let holders = (0..CLIENTS)
+            .filter(|&n| seen[n][pool].holding.is_some())
+            .map(session)
+            .collect();
+        assert_eq!(sessions, holders, "pool {pool} at the end");
+    }
+    writeln!(
+        io::stderr(),
+        "overbooking: {grants} grants and {denials} denials checked"
+    )
+    .expect("stderr");
+    assert!(
+        grants > 1000 && denials > 1000,
+        "{grants} grants and {denials} denials prove little"
+    );
+}
+
+fn name(pool: usize) -> String {
+    format!("pool-{pool}")
+}
+
+fn session(client: usize) -> String {
+    format!("session-{client}")
+}
+
+fn seats(pool: usize) -> i64 {
+    pool as i64 + 1
+}
+
+/// Acquires, keeps and releases at random, and holds each reply against what it knows of its own seat.
+fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; POOLS] {
+    let mut seen: [Seen; POOLS] = Default::default();
+    let session = session(n);
+    let ends = Instant::now() + RUN;
+    while Instant::now() < ends {
+        let pool = random.usize(..POOLS);
+        let limit = if pool == DISPUTED {
+            random.i64(1..=HIGHEST_DISPUTED)
+        } else {
+            seats(pool)
+        };
+        let seen = &mut seen[pool];
+        let mut ask = |command: &str, argument: Option<i64>, metadata: Option<&str>| {
+            let mut command = redis::cmd(command);
+            command
+                .arg(name(pool))
+                .arg(&session)
+                .arg(argument)
+                .arg(metadata);
+            let asked = Instant::now();
+            let reply: Vec<Value> = command.query(&mut connection).expect("an answer");
+            (asked, words(&reply), Instant::now())
+        };
+        match random.u8(..10) {
+            0..5 => {
+                let (asked, reply, answered) = ask("SEAT.ACQUIRE", Some(limit), Some(r#"{"n":1}"#));
+                match (reply.0.as_str(), &reply.1[..]) {
+                    ("ACQUIRED", &[used, seats]) => {
+                        assert!(seen.holding.is_none(), "granted twice");
+                        assert!(
+                            seats == limit && (1..=limit).contains(&used),
+                            "{reply:?} of {limit}"
+                        );
+                        seen.tenures.push(Tenure {
+                            asked,
+                            granted: answered,
+                            giving_back: None,
+                            given_back: None,
+                        });
+                        seen.holding = Some(0);
+                    }
+                    ("ALREADY_ACTIVE", &[used]) => {
+                        assert!(seen.holding.is_some(), "active without a grant");
+                        assert!(
+                            used >= 1 && (used <= limit || pool == DISPUTED),
+                            "{reply:?} of {limit}"
+                        );
+                    }
+                    ("NO_SEATS_AVAILABLE", &[used, seats]) => {
+                        assert!(seen.holding.is_none(), "denied what it has");
+                        let full = if pool == DISPUTED {
+                            used >= limit
+                        } else {
+                            used == limit
+                        };
+                        assert!(seats == limit && full, "{reply:?} of {limit}");
+                        seen.denials.push(Denial {
+                            asked,
+                            answered,
+                            seats,
+                        });
+                    }
+                    _ => panic!("not an answer of ACQUIRE: {reply:?}"),
+                }
+            }
+            5..8 => {
+                let (_, reply, _) = ask("SEAT.HEARTBEAT", None, None);
+                match (reply.0.as_str(), &reply.1[..], &mut seen.holding) {
+                    ("HEARTBEAT_UPDATED", &[count], Some(beats)) => {
+                        *beats += 1;
+                        assert_eq!(count, *beats, "a heartbeat was lost or came from elsewhere");
+                    }
+                    ("SESSION_NOT_ACTIVE", &[], None) => {}
+                    (.., holding) => panic!("{reply:?} to a heartbeat when holding {holding:?}"),
+                }
+            }
+            _ => {
+                let (asked, reply, answered) = ask("SEAT.RELEASE", None, None);
+                match (reply.0.as_str(), &reply.1[..], seen.holding.take()) {
+                    ("RELEASED", &[used], Some(_)) => {
+                        assert!(
+                            (0..limit).contains(&used) || pool == DISPUTED,
+                            "{reply:?} of {limit}"
+                        );
+                        let tenure = seen.tenures.last_mut().expect("a grant before its release");
+                        tenure.giving_back = Some(asked);
+                        tenure.given_back = Some(answered);
+                    }
+                    ("SESSION_NOT_FOUND", &[], None) => {}
+                    (.., holding) => panic!("{reply:?} to a release when holding {holding:?}"),
+                }
+            }
+        }
+    }
+    seen
+}
+
+/// The status word and the numbers after it.
+fn words(reply: &[Value]) -> (String, Vec<i64>) {
+    let [Value::Int(0 | 1), Value::BulkString(word), numbers @ ..] = reply else {
+        panic!("not a seat reply: {reply:?}")
+    };
+    let number = |value: &Value| match value {
+        Value::Int(number) => *number,
+        other => panic!("not a number: {other:?}"),
+    };
+    (
+        String::from_utf8_lossy(word).into_owned(),
+        numbers.iter().map(number).collect(),
+    )
+}
+
+/// How many of the intervals are open from each instant on; where one ends as another begins, the end counts first.
+fn steps(intervals: impl Iterator<Item = (Instant, Option<Instant>)>) -> Vec<(Instant, i64)> {
+    let mut changes = Vec::new();
+    for (from, until) in intervals {
+        changes.push((from, 1));
+        changes.extend(until.map(|until| (until, -1)));
+    }
+    changes.sort();
+    let mut open = 0;
+    for (_, change) in &mut changes {
+        open += *change;
+        *change = open;
+    }
+    changes
+}
+
+fn highest(steps: &[(Instant, i64)]) -> i64 {
+    steps.iter().map(|&(_, open)| open).max().unwrap_or(0)
+}
+
+/// The highest step from the one that holds at `from` to the one that holds at `until`.
+fn highest_between(steps: &[(Instant, i64)], from: Instant, until: Instant) -> i64 {
+    let first = steps
+        .partition_point(|&(at, _)| at < from)
+        .saturating_sub(1);
+    let end = steps.partition_point(|&(at, _)| at <= until);
+    highest(&steps[first..end])
+}
+
+#[test]
+fn the_judgement_sees_overbooking_and_needless_denials() {
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let apart = steps([(at(0), Some(at(5))), (at(5), Some(at(9))), (at(10), None)].into_iter());
+    assert_eq!(highest(&apart), 1);
+    assert_eq!(highest_between(&apart, at(9), at(9)), 1);
+    let together = steps([(at(0), Some(at(6))), (at(5), Some(at(9))), (at(7), None)].into_iter());
+    assert_eq!(highest(&together), 2);
+    assert_eq!(highest_between(&together, at(1), at(4)), 1);
+    assert_eq!(highest_between(&together, at(5), at(5)), 2);
+    assert_eq!(highest_between(&together, at(10), at(20)), 1);
+    assert_eq!(highest_between(&steps([].into_iter()), at(0), at(1)), 0);
+}
