@@ -1,0 +1,315 @@
+//! The pool against a model that is too simple to be wrong: a list of sessions, searched from end to end.
+//!
+//! Random histories of all commands, with jumps of the clock in both directions. After each step the pool must answer as the model
+//! does; a second pool that only ever saw the effects, and a third that went through the encoding, must be its equals.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use seat_pool::{Acquire, Decoder, Effect, Freed, Heartbeat, Lease, Metadata, Pool};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire {
+        id: u8,
+        seats: i64,
+        lease_ms: Option<u64>,
+        metadata: &'static str,
+    },
+    Heartbeat {
+        id: u8,
+        lease_ms: Option<u64>,
+    },
+    Renew {
+        id: u8,
+        lease_ms: u64,
+    },
+    Free {
+        id: u8,
+        why: Freed,
+    },
+    ClockMoves {
+        by_ms: i64,
+    },
+    Reclaim {
+        limit: usize,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let id = 0..12u8;
+    let lease = prop::option::of(1..5000u64);
+    let metadata = prop::sample::select(vec![
+        "{}",
+        r#"{"user":"a","n":[1,2]}"#,
+        r#"{"heartbeat_count":41,"x":1}"#,
+    ]);
+    let why = prop::sample::select(vec![Freed::Released, Freed::Revoked, Freed::Expired]);
+    let step = prop_oneof![
+        6 => (id.clone(), -1..6i64, lease.clone(), metadata)
+            .prop_map(|(id, seats, lease_ms, metadata)| Step::Acquire { id, seats, lease_ms, metadata }),
+        4 => (id.clone(), lease).prop_map(|(id, lease_ms)| Step::Heartbeat { id, lease_ms }),
+        1 => (id.clone(), 1..5000u64).prop_map(|(id, lease_ms)| Step::Renew { id, lease_ms }),
+        3 => (id, why).prop_map(|(id, why)| Step::Free { id, why }),
+        4 => (-1500..4000i64).prop_map(|by_ms| Step::ClockMoves { by_ms }),
+        2 => (1..4usize).prop_map(|limit| Step::Reclaim { limit }),
+    ];
+    prop::collection::vec(step, 1..250)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    metadata: &'static str,
+    acquired_at: i64,
+    last_heartbeat: i64,
+    count: Option<i64>,
+    lease: Option<Lease>,
+}
+
+impl Row {
+    fn is_live(&self, now_ms: i64) -> bool {
+        self.lease.is_none_or(|lease| now_ms < lease.deadline_ms)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let mut json: serde_json::Value = serde_json::from_str(self.metadata).unwrap();
+        json["acquired_at"] = self.acquired_at.into();
+        json["last_heartbeat"] = self.last_heartbeat.into();
+        if let Some(count) = self.count {
+            json["heartbeat_count"] = count.into();
+        }
+        json
+    }
+}
+
+/// The pool under test with those that follow it, and the model.
+struct World {
+    now_ms: i64,
+    pool: Pool,
+    follower: Pool,
+    rows: BTreeMap<Vec<u8>, Row>,
+    seats: i64,
+}
+
+fn id_bytes(id: u8) -> Vec<u8> {
+    vec![id, 0, 0xff, b'\n'].repeat(usize::from(id) + 1)
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            now_ms: 1_700_000_000_000,
+            pool: Pool::new(0),
+            follower: Pool::new(0),
+            rows: BTreeMap::new(),
+            seats: 0,
+        }
+    }
+
+    fn commit(&mut self, effect: Effect<'_>) -> bool {
+        let met = self.pool.apply(&effect);
+        assert_eq!(self.follower.apply(&effect), met);
+        met
+    }
+
+    fn used(&self) -> usize {
+        let live = self.rows.values().filter(|row| row.is_live(self.now_ms));
+        live.count()
+    }
+
+    fn live(&self, id: &[u8]) -> Option<&Row> {
+        self.rows.get(id).filter(|row| row.is_live(self.now_ms))
+    }
+
+    fn take(&mut self, step: Step) {
+        let now_ms = self.now_ms;
+        match step {
+            Step::Acquire {
+                id,
+                seats,
+                lease_ms,
+                metadata,
+            } => {
+                let id = id_bytes(id);
+                let expected = if self.live(&id).is_some() {
+                    Acquire::AlreadyActive
+                } else if self.used() as i64 >= seats {
+                    Acquire::NoSeats
+                } else {
+                    Acquire::Vacant
+                };
+                assert_eq!(self.pool.acquire(now_ms, &id, seats), expected);
+                if expected != Acquire::Vacant {
+                    return;
+                }
+                let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
+                let parsed = Metadata::parse(metadata.as_bytes(), 1000).unwrap();
+                self.commit(Effect::granting(now_ms, &id, seats, &parsed, lease));
+                assert!(
+                    (self.pool.used(now_ms) as i64) <= seats,
+                    "granted above the limit"
+                );
+                self.seats = seats;
+                let seconds = now_ms / 1000;
+                let count = parsed.heartbeat_count;
+                let row = Row {
+                    metadata,
+                    acquired_at: seconds,
+                    last_heartbeat: seconds,
+                    count,
+                    lease,
+                };
+                self.rows.insert(id, row);
+            }
+            Step::Heartbeat { id, lease_ms } => {
+                let id = id_bytes(id);
+                let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
+                let decision = self.pool.heartbeat(now_ms, &id, lease);
+                let Some(mut row) = self.live(&id).cloned() else {
+                    assert_eq!(decision, Heartbeat::NotActive);
+                    return;
+                };
+                let Heartbeat::Beat(beat) = decision else {
+                    panic!("{decision:?} for a live session");
+                };
+                row.count = Some(row.count.unwrap_or(0) + 1);
+                row.last_heartbeat = now_ms / 1000;
+                let own = row.lease.map(|lease| Lease {
+                    deadline_ms: now_ms + lease.length_ms as i64,
+                    ..lease
+                });
+                row.lease = lease.or(own);
+                assert_eq!(Some(beat.heartbeat_count), row.count);
+                assert!(self.commit(Effect::Beat(beat)));
+                self.rows.insert(id, row);
+            }
+            Step::Renew { id, lease_ms } => {
+                let id = id_bytes(id);
+                let lease = Lease::starting(now_ms, lease_ms).unwrap();
+                let met = self.commit(Effect::Renew {
+                    session: &id,
+                    lease,
+                });
+                assert_eq!(met, self.rows.contains_key(&id));
+                if let Some(row) = self.rows.get_mut(&id) {
+                    row.lease = Some(lease);
+                }
+            }
+            Step::Free { id, why } => {
+                let id = id_bytes(id);
+                let met = self.commit(Effect::freeing(&id, why));
+                assert_eq!(met, self.rows.remove(&id).is_some());
+            }
+            Step::ClockMoves { by_ms } => self.now_ms += by_ms,
+            Step::Reclaim { limit } => {
+                let lapsed: Vec<Vec<u8>> = self
+                    .pool
+                    .lapsed(now_ms, limit)
+                    .map(<[u8]>::to_vec)
+                    .collect();
+                let all = self
+                    .rows
+                    .values()
+                    .filter(|row| !row.is_live(now_ms))
+                    .count();
+                assert_eq!(lapsed.len(), all.min(limit));
+                for id in lapsed {
+                    let row = self.rows.remove(&id).expect("only rows are reclaimed");
+                    assert!(!row.is_live(now_ms), "a live session was reclaimed");
+                    self.commit(Effect::freeing(&id, Freed::Expired));
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        let now_ms = self.now_ms;
+        assert_eq!(self.pool.used(now_ms), self.used(), "used");
+        assert_eq!(self.pool.len(), self.rows.len(), "rows");
+        assert_eq!(self.pool.seats(), self.seats, "seats");
+        let deadlines = || {
+            self.rows
+                .values()
+                .filter_map(|row| Some(row.lease?.deadline_ms))
+        };
+        let leased = deadlines().filter(|&deadline| deadline > now_ms).count();
+        assert_eq!(self.pool.leased(now_ms), leased, "leased");
+        let next = deadlines().filter(|&deadline| deadline > now_ms).min();
+        assert_eq!(self.pool.next_deadline_ms(now_ms), next, "next deadline");
+        assert_eq!(
+            self.pool.earliest_deadline_ms(),
+            deadlines().min(),
+            "earliest deadline"
+        );
+        for id in (0..12).map(id_bytes) {
+            let session = self.pool.get(now_ms, &id);
+            let json = session.map(|session| {
+                let json = session.json().expect("all have metadata here");
+                serde_json::from_slice::<serde_json::Value>(&json).expect("JSON comes out")
+            });
+            assert_eq!(json, self.live(&id).map(Row::json), "the JSON of {id:?}");
+            let lease = session.and_then(|session| self.pool.lease_of(session));
+            assert_eq!(
+                lease,
+                self.live(&id).and_then(|row| row.lease),
+                "the lease of {id:?}"
+            );
+        }
+        let mut scanned = Vec::new();
+        let mut cursor = 0;
+        loop {
+            cursor = self.pool.scan(now_ms, cursor, 2, |session| {
+                scanned.push(session.id().to_vec())
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        scanned.sort();
+        let mut live: Vec<_> = self.pool.live(now_ms).map(|s| s.id().to_vec()).collect();
+        live.sort();
+        assert_eq!(scanned, live, "SCAN sees each live session once");
+        assert_eq!(contents(&self.follower), contents(&self.pool), "follower");
+        if !self.pool.is_empty() {
+            assert_eq!(
+                contents(&reload(&self.pool)),
+                contents(&self.pool),
+                "reload"
+            );
+        }
+    }
+}
+
+/// All that a pool keeps, as the effects that would make it.
+fn contents(pool: &Pool) -> Vec<String> {
+    let mut grants: Vec<_> = pool
+        .iter()
+        .map(|session| format!("{:?}", pool.grant_of(session)))
+        .collect();
+    grants.sort();
+    grants.push(format!("{} seats", pool.seats()));
+    grants
+}
+
+fn reload(pool: &Pool) -> Pool {
+    let mut blobs = pool.encode();
+    let header = blobs.next().expect("a header");
+    let mut decoder = Decoder::new(&header).expect("a sound header");
+    for blob in blobs {
+        decoder.batch(&blob).expect("a sound batch");
+    }
+    decoder.finish().expect("a sound pool")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_pool_answers_as_a_naive_model_does(steps in steps()) {
+        let mut world = World::new();
+        for step in steps {
+            world.take(step);
+            world.check();
+        }
+    }
+}
