@@ -5,7 +5,11 @@
 //! of a single call's time; the pipelines show the servers' own share.
 
 #[path = "../tests/support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the benchmarks need the servers only")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the benchmarks need the servers only"
+)]
 mod support;
 
 use std::time::{Duration, Instant};

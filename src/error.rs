@@ -27,6 +27,8 @@ pub(crate) enum Error {
     Count,
     /// An argument where none is expected, or an option that the command does not have; says what may stand there.
     Syntax(&'static str),
+    /// An option with a value that it cannot have, or that cannot stand there; names it and says what is wrong.
+    Option(&'static str, &'static str),
     /// An internal command from a client.
     EffectFromClient,
     /// An internal command whose arguments make no sense; says which.
@@ -55,6 +57,7 @@ impl fmt::Display for Error {
             Self::Cursor => f.write_str("ERR invalid cursor, it must be one that SEAT.SCAN returned"),
             Self::Count => f.write_str("ERR COUNT must be a positive integer"),
             Self::Syntax(expected) => write!(f, "ERR syntax error, expected {expected}"),
+            Self::Option(option, problem) => write!(f, "ERR {option} {problem}"),
             Self::EffectFromClient => f.write_str(
                 "ERR SEAT.EFFECT is internal to replication and the AOF; set seat.allow-effects to pipe an AOF by hand",
             ),

@@ -121,6 +121,44 @@ impl<'a> Ctx<'a> {
         };
     }
 
+    /// The server's clock, in milliseconds of unix time. It moves inside MULTI and scripts, too.
+    pub(crate) fn now_ms(self) -> i64 {
+        // SAFETY: the function has no conditions.
+        unsafe { api!(RedisModule_Milliseconds)() }
+    }
+
+    pub(crate) fn selected_database(self) -> c_int {
+        // SAFETY: the context is valid for 'a.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.as_ptr()) }
+    }
+
+    /// Selects a database for the rest of the callback.
+    pub(crate) fn select_database(self, database: c_int) {
+        // SAFETY: the context is valid for 'a; the server refuses a number that it does not have.
+        unsafe { api!(RedisModule_SelectDb)(self.as_ptr(), database) };
+    }
+
+    /// Whether replicating now, outside a command, would crash the server: during CLIENT PAUSE and FAILOVER, and while it loads.
+    pub(crate) fn must_not_replicate(self) -> bool {
+        // SAFETY: the function has no conditions.
+        let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0;
+        paused || self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// Has `callback` run once, `wait_ms` from now by the monotonic clock.
+    pub(crate) fn create_timer(self, wait_ms: i64, callback: TimerCallback) -> TimerId {
+        // SAFETY: the context is valid, and the callback needs no data.
+        unsafe {
+            api!(RedisModule_CreateTimer)(self.as_ptr(), wait_ms, Some(callback), ptr::null_mut())
+        }
+    }
+
+    /// Stops a timer that has not run yet.
+    pub(crate) fn stop_timer(self, id: TimerId) {
+        // SAFETY: the context is valid; the server refuses a number that it does not know.
+        unsafe { api!(RedisModule_StopTimer)(self.as_ptr(), id, ptr::null_mut()) };
+    }
+
     pub(crate) fn log_warning(self, message: &str) {
         log(self.as_ptr(), c"warning", message);
     }
@@ -206,6 +244,37 @@ impl<'a> Str<'a> {
     /// Whether the string is this word, in any case.
     pub(crate) fn is_word(self, word: &str) -> bool {
         self.bytes().eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+pub(crate) type TimerId = raw::RedisModuleTimerID;
+pub(crate) type TimerCallback = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
+
+/// A string of the server's that the module made.
+pub(crate) struct OwnedStr {
+    raw: *mut raw::RedisModuleString,
+}
+
+impl OwnedStr {
+    pub(crate) fn new(bytes: &[u8]) -> OwnedStr {
+        // SAFETY: without a context the string is this value's alone; the server copies the bytes.
+        let raw = unsafe {
+            let start = bytes.as_ptr().cast::<c_char>();
+            api!(RedisModule_CreateString)(ptr::null_mut(), start, bytes.len())
+        };
+        OwnedStr { raw }
+    }
+
+    pub(crate) fn get(&self) -> Str<'_> {
+        // SAFETY: the string lives as long as `self`.
+        unsafe { Str::new(self.raw) }
+    }
+}
+
+impl Drop for OwnedStr {
+    fn drop(&mut self) {
+        // SAFETY: the string was made in `new`, and no borrow of it is left.
+        unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), self.raw) };
     }
 }
 

@@ -11,6 +11,7 @@ mod error;
 mod ffi;
 mod pool_key;
 mod pool_type;
+mod reclaim;
 mod server;
 mod stats;
 
@@ -74,6 +75,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
     config::init(ctx, args)?;
     commands::register(ctx)?;
+    reclaim::register(ctx)?;
     stats::register(ctx);
     ctx.log_notice(&format!(
         "seat {VERSION} on Redis {}: {}",

@@ -11,6 +11,7 @@ use crate::effects;
 use crate::error::Error;
 use crate::ffi::{Ctx, Str, api};
 use crate::pool_type::{POOL_TYPE, into_value};
+use crate::reclaim;
 
 /// An open key that holds a pool or nothing.
 ///
@@ -93,10 +94,17 @@ impl<'a> PoolKey<'a> {
         };
         // SAFETY: the open key keeps its pool alive, and `&mut self` makes this the only reference.
         let pool = unsafe { &mut *pool.as_ptr() };
+        if matches!(effect, Effect::Grant(grant) if pool.contains(grant.session)) {
+            // A grant to a session whose own lease had lapsed takes that seat back first.
+            self.events.add(Events::EXPIRED);
+        }
         if !pool.apply(effect) {
             return false;
         }
         self.events.add(Events::of(effect));
+        if let Some(lease) = effect.lease() {
+            reclaim::note(self.ctx, self.name, lease.deadline_ms);
+        }
         if pool.is_empty() {
             self.pool = None;
             // SAFETY: the key is open for writing. This frees the pool, to which no reference is left.
@@ -151,27 +159,35 @@ fn pool_behind(handle: NonNull<raw::RedisModuleKey>) -> Result<Option<NonNull<Po
 struct Events(u8);
 
 impl Events {
-    const DEL: Events = Events(1 << 7);
+    const EXPIRED: Events = Events(1);
+    const REVOKED: Events = Events(1 << 1);
+    const RELEASED: Events = Events(1 << 2);
+    const HEARTBEAT: Events = Events(1 << 3);
+    const RENEWED: Events = Events(1 << 4);
+    const ACQUIRED: Events = Events(1 << 5);
+    const DEL: Events = Events(1 << 6);
 
-    const OWN: [(Events, &'static CStr); 5] = [
-        (Events(1), c"seat.acquired"),
-        (Events(1 << 1), c"seat.heartbeat"),
-        (Events(1 << 2), c"seat.released"),
-        (Events(1 << 3), c"seat.revoked"),
-        (Events(1 << 4), c"seat.expired"),
+    /// In the order in which they are told: a seat is freed before it is granted again.
+    const OWN: [(Events, &'static CStr); 6] = [
+        (Events::EXPIRED, c"seat.expired"),
+        (Events::REVOKED, c"seat.revoked"),
+        (Events::RELEASED, c"seat.released"),
+        (Events::HEARTBEAT, c"seat.heartbeat"),
+        (Events::RENEWED, c"seat.renewed"),
+        (Events::ACQUIRED, c"seat.acquired"),
     ];
 
     fn of(effect: &Effect<'_>) -> Events {
-        let position = match effect {
-            Effect::Grant(_) => 0,
-            Effect::Beat(_) | Effect::Renew { .. } => 1,
+        match effect {
+            Effect::Grant(_) => Events::ACQUIRED,
+            Effect::Beat(_) => Events::HEARTBEAT,
+            Effect::Renew { .. } => Events::RENEWED,
             Effect::Free { why, .. } => match why {
-                Freed::Released => 2,
-                Freed::Revoked => 3,
-                Freed::Expired => 4,
+                Freed::Released => Events::RELEASED,
+                Freed::Revoked => Events::REVOKED,
+                Freed::Expired => Events::EXPIRED,
             },
-        };
-        Events::OWN[position].0
+        }
     }
 
     fn add(&mut self, others: Events) {

@@ -17,6 +17,7 @@ mod index;
 mod memory;
 mod metadata;
 mod pool;
+mod schedule;
 mod session;
 mod slab;
 
@@ -24,6 +25,7 @@ pub use codec::{DecodeError, Decoder};
 pub use effect::{Beat, Effect, Freed, Grant, Lease};
 pub use metadata::{MAX_NESTING, Metadata, MetadataError};
 pub use pool::{Acquire, Heartbeat, Pool};
+pub use schedule::Schedule;
 pub use session::Session;
 
 /// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.

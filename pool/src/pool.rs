@@ -324,6 +324,16 @@ impl<'a> Effect<'a> {
         })
     }
 
+    /// The lease that a session has by this effect.
+    pub fn lease(&self) -> Option<Lease> {
+        match self {
+            Effect::Grant(grant) => grant.lease,
+            Effect::Beat(beat) => beat.lease,
+            Effect::Renew { lease, .. } => Some(*lease),
+            Effect::Free { .. } => None,
+        }
+    }
+
     /// The end of a session's hold.
     pub fn freeing(session: &'a [u8], why: Freed) -> Effect<'a> {
         Effect::Free { session, why }

@@ -76,6 +76,12 @@ impl Session {
         self.deadline_ms > now_ms
     }
 
+    /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back since.
+    pub fn silent_seconds(&self, now_ms: i64) -> u64 {
+        let silent = now_ms.div_euclid(1000) - i64::from(self.last_heartbeat);
+        u64::try_from(silent).unwrap_or(0)
+    }
+
     pub(crate) fn set_deadline_ms(&mut self, deadline_ms: Option<i64>) {
         self.deadline_ms = deadline_ms.unwrap_or(NO_DEADLINE);
     }

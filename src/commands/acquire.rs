@@ -1,8 +1,9 @@
-//! `SEAT.ACQUIRE key session seats [metadata]`
+//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds]`
 
 use redis_module::raw;
 use seat_pool::{Acquire as Decision, Effect, Metadata};
 
+use super::options::{self, Options, reply_lease};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
@@ -27,6 +28,7 @@ impl Command for Acquire {
             Argument::string(c"session"),
             Argument::integer(c"seats"),
             Argument::string(c"metadata").optional(),
+            options::LEASE,
         ],
     };
 
@@ -34,20 +36,23 @@ impl Command for Acquire {
         let Call { ctx, args } = call;
         let session = call.new_session(2)?;
         let seats = call.arg(3)?.integer().ok_or(Error::Seats)?;
-        if args.len() > 5 {
-            return Err(Error::Syntax("nothing after the metadata"));
-        }
+        let options = Options::parse(args, 4)?;
+        let now_ms = ctx.now_ms();
+        let lease = options.lease(now_ms)?;
 
         let mut key = PoolKey::write(ctx, call.key()?)?;
-        let now_ms = call.now_ms();
         let used = key.pool().used(now_ms) as i64;
         match key.pool().acquire(now_ms, session, seats) {
             Decision::AlreadyActive => {
+                if let Some(lease) = lease {
+                    key.commit(&Effect::Renew { session, lease });
+                }
                 stats::ALREADY_ACTIVE.add();
-                ctx.reply_array(3);
+                ctx.reply_array(3 + usize::from(lease.is_some()));
                 ctx.reply_integer(1);
                 ctx.reply_bulk(b"ALREADY_ACTIVE");
                 ctx.reply_integer(used);
+                reply_lease(ctx, lease);
             }
             Decision::NoSeats => {
                 stats::DENIED.add();
@@ -58,20 +63,25 @@ impl Command for Acquire {
                 ctx.reply_integer(seats);
             }
             Decision::Vacant => {
-                let metadata = match args.get(4) {
+                let metadata = match options.metadata {
                     Some(raw) => Metadata::parse(raw.bytes(), config::MAX_METADATA.get())?,
                     None => Metadata::NONE,
                 };
                 if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
                     return Err(Error::OutOfMemory);
                 }
-                key.commit(&Effect::granting(now_ms, session, seats, &metadata, None));
+                if key.pool().contains(session) {
+                    // The session's own lease has lapsed and not been reclaimed yet; the grant takes the place of its row.
+                    stats::EXPIRED.add();
+                }
+                key.commit(&Effect::granting(now_ms, session, seats, &metadata, lease));
                 stats::ACQUIRED.add();
-                ctx.reply_array(4);
+                ctx.reply_array(4 + usize::from(lease.is_some()));
                 ctx.reply_integer(1);
                 ctx.reply_bulk(b"ACQUIRED");
                 ctx.reply_integer(used + 1);
                 ctx.reply_integer(seats);
+                reply_lease(ctx, lease);
             }
         }
         Ok(())

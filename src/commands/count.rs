@@ -23,7 +23,7 @@ impl Command for Count {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let key = PoolKey::read(call.ctx, call.key()?)?;
-        let used = key.pool().used(call.now_ms());
+        let used = key.pool().used(call.ctx.now_ms());
         call.ctx.reply_integer(used as i64);
         Ok(())
     }

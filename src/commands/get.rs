@@ -25,7 +25,7 @@ impl Command for Get {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
         let key = PoolKey::read(call.ctx, call.key()?)?;
-        match key.pool().get(call.now_ms(), session) {
+        match key.pool().get(call.ctx.now_ms(), session) {
             Some(session) => reply_json(call.ctx, session),
             None => call.ctx.reply_null(),
         }

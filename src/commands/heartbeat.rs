@@ -1,8 +1,9 @@
-//! `SEAT.HEARTBEAT key session [metadata]`
+//! `SEAT.HEARTBEAT key session [metadata] [EX seconds | PX milliseconds]`
 
 use redis_module::raw;
 use seat_pool::{Effect, Heartbeat as Decision};
 
+use super::options::{self, Options, reply_lease};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec};
@@ -14,8 +15,8 @@ pub(super) struct Heartbeat;
 impl Command for Heartbeat {
     const SPEC: Spec = Spec {
         name: c"seat.heartbeat",
-        summary: c"Counts a session's sign of life.",
-        complexity: c"O(1)",
+        summary: c"Counts a session's sign of life and renews its lease.",
+        complexity: c"O(1), with leases O(log N) where N is their number",
         since: SINCE,
         flags: c"write fast",
         arity: -3,
@@ -27,28 +28,29 @@ impl Command for Heartbeat {
             Argument::string(c"session"),
             // As the script did, it takes metadata and ignores them.
             Argument::string(c"metadata").optional(),
+            options::LEASE,
         ],
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { ctx, args } = call;
         let session = call.arg(2)?.bytes();
-        if args.len() > 4 {
-            return Err(Error::Syntax("nothing after the metadata"));
-        }
+        let options = Options::parse(args, 3)?;
+        let now_ms = ctx.now_ms();
+        let lease = options.lease(now_ms)?;
 
         let mut key = PoolKey::write(ctx, call.key()?)?;
-        let now_ms = call.now_ms();
-        match key.pool().heartbeat(now_ms, session, None) {
+        match key.pool().heartbeat(now_ms, session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),
             Decision::Beat(beat) => {
                 key.commit(&Effect::Beat(beat));
                 stats::HEARTBEATS.add();
-                ctx.reply_array(3);
+                ctx.reply_array(3 + usize::from(lease.is_some()));
                 ctx.reply_integer(1);
                 ctx.reply_bulk(b"HEARTBEAT_UPDATED");
                 ctx.reply_integer(beat.heartbeat_count);
+                reply_lease(ctx, lease);
             }
         }
         Ok(())

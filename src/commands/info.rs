@@ -29,7 +29,7 @@ impl Command for Info {
             ctx.reply_null();
             return Ok(());
         }
-        let now_ms = call.now_ms();
+        let now_ms = call.ctx.now_ms();
         let used = pool.used(now_ms) as i64;
         // No queue yet, so nothing is kept and nobody waits.
         let (kept, waiting) = (0, 0);

@@ -4,11 +4,14 @@
 //! the effect and replies. An error changes nothing and is the only reply then.
 
 mod acquire;
+mod cleanup;
 mod count;
 mod effect;
 mod get;
 mod heartbeat;
 mod info;
+mod options;
+mod pttl;
 mod release;
 mod revoke;
 mod scan;
@@ -20,7 +23,7 @@ use redis_module::raw;
 
 use crate::config;
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, Spec, Str, api, guard};
+use crate::ffi::{Args, Ctx, Spec, Str, guard};
 
 /// The version that brought the commands of this one.
 const SINCE: &CStr = c"0.1.0";
@@ -61,12 +64,6 @@ impl<'a> Call<'a> {
             Ok(session)
         }
     }
-
-    /// The server's clock, in milliseconds of unix time. It moves inside MULTI and scripts, too.
-    fn now_ms(&self) -> i64 {
-        // SAFETY: the function has no conditions.
-        unsafe { api!(RedisModule_Milliseconds)() }
-    }
 }
 
 /// Registers all commands, under an ACL category of their own where the server has such.
@@ -85,6 +82,8 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<scan::Scan>(ctx, category)?;
     register_one::<get::Get>(ctx, category)?;
     register_one::<info::Info>(ctx, category)?;
+    register_one::<pttl::Pttl>(ctx, category)?;
+    register_one::<cleanup::Cleanup>(ctx, category)?;
     register_one::<revoke::Revoke>(ctx, category)?;
     register_one::<effect::Effect>(ctx, category)
 }

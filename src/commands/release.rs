@@ -30,7 +30,7 @@ impl Command for Release {
         let session = call.arg(2)?.bytes();
 
         let mut key = PoolKey::write(ctx, call.key()?)?;
-        let now_ms = call.now_ms();
+        let now_ms = call.ctx.now_ms();
         if key.pool().get(now_ms, session).is_none() {
             ctx.reply_array(2);
             ctx.reply_integer(0);

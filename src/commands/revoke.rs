@@ -25,7 +25,7 @@ impl Command for Revoke {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let mut key = PoolKey::write(call.ctx, call.key()?)?;
-        let now_ms = call.now_ms();
+        let now_ms = call.ctx.now_ms();
         let mut revoked = 0;
         for session in call.args.iter().skip(2) {
             let session = session.bytes();

@@ -35,7 +35,7 @@ impl Command for Sessions {
         };
 
         let key = PoolKey::read(ctx, call.key()?)?;
-        let now_ms = call.now_ms();
+        let now_ms = call.ctx.now_ms();
         let used = key.pool().used(now_ms);
         let live = key.pool().live(now_ms);
         if with_metadata {

@@ -1,0 +1,112 @@
+//! Names with a time each, the earliest first.
+
+use crate::deadlines::{Deadlines, Entry};
+use crate::index::Index;
+use crate::slab::Slab;
+
+/// When to look at which name again: the hints by which pools with leases are found when one lapses.
+///
+/// Made of the same parts as a pool, so that it, too, grows without a stall.
+#[derive(Debug)]
+pub struct Schedule {
+    names: Slab<(Box<[u8]>, i64)>,
+    index: Index,
+    times: Deadlines,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Schedule {
+            names: Slab::new(),
+            index: Index::new(),
+            times: Deadlines::default(),
+        }
+    }
+}
+
+impl Schedule {
+    /// Has `name` come up at `at_ms`, unless it comes up earlier already. Returns whether that changed anything. O(log n).
+    pub fn note(&mut self, name: &[u8], at_ms: i64) -> bool {
+        let names = &self.names;
+        let slot = match self.index.find(name, |slot| name_in(names, slot)) {
+            None => {
+                let slot = self.names.insert((name.into(), at_ms));
+                let names = &self.names;
+                self.index.insert(name, slot, |slot| name_in(names, slot));
+                slot
+            }
+            Some(slot) => match self.names.get_mut(slot) {
+                Some((_, earlier)) if *earlier > at_ms => {
+                    self.times.remove(*earlier, slot);
+                    *earlier = at_ms;
+                    slot
+                }
+                _ => return false,
+            },
+        };
+        self.times.insert(Entry {
+            deadline_ms: at_ms,
+            slot,
+            length_ms: 0,
+        });
+        true
+    }
+
+    /// When the next name comes up. O(1).
+    pub fn earliest_ms(&self) -> Option<i64> {
+        self.times.earliest().map(|entry| entry.deadline_ms)
+    }
+
+    /// Takes out the earliest name if it has come up by `now_ms`. O(log n).
+    pub fn take_due(&mut self, now_ms: i64) -> Option<Box<[u8]>> {
+        let &Entry {
+            deadline_ms, slot, ..
+        } = self.times.earliest()?;
+        if deadline_ms > now_ms {
+            return None;
+        }
+        self.times.remove(deadline_ms, slot);
+        let names = &self.names;
+        let name = &names.get(slot)?.0;
+        self.index.remove(name, |slot| name_in(names, slot));
+        self.names.remove(slot).map(|(name, _)| name)
+    }
+}
+
+fn name_in(names: &Slab<(Box<[u8]>, i64)>, slot: u32) -> &[u8] {
+    names.get(slot).map_or(&[], |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::Schedule;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(steps in prop::collection::vec((0..40u8, 0..1000i64, any::<bool>()), 1..400)) {
+            let mut schedule = Schedule::default();
+            let mut model: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
+            for (name, at_ms, take) in steps {
+                if take {
+                    let earliest = model.values().min().copied();
+                    prop_assert_eq!(schedule.earliest_ms(), earliest);
+                    let taken = schedule.take_due(at_ms);
+                    prop_assert_eq!(taken.is_some(), earliest.is_some_and(|earliest| earliest <= at_ms));
+                    if let Some(name) = taken {
+                        prop_assert_eq!(model.remove(&*name), earliest);
+                    }
+                } else {
+                    let name = vec![name; usize::from(name)];
+                    let noted = schedule.note(&name, at_ms);
+                    let known = model.get(&name).copied();
+                    prop_assert_eq!(noted, known.is_none_or(|known| known > at_ms));
+                    model.insert(name, known.map_or(at_ms, |known| known.min(at_ms)));
+                }
+            }
+        }
+    }
+}

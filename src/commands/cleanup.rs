@@ -1,0 +1,62 @@
+//! `SEAT.CLEANUP key [IDLE seconds]`
+
+use redis_module::raw;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+pub(super) struct Cleanup;
+
+impl Command for Cleanup {
+    const SPEC: Spec = Spec {
+        name: c"seat.cleanup",
+        summary: c"Takes back the seats of sessions that were silent for too long.",
+        complexity:
+            c"O(N) where N is the number of seats taken back, with IDLE the number of sessions",
+        since: SINCE,
+        flags: c"write",
+        arity: -2,
+        key: raw::REDISMODULE_CMD_KEY_RW
+            | raw::REDISMODULE_CMD_KEY_ACCESS
+            | raw::REDISMODULE_CMD_KEY_DELETE,
+        arguments: &[
+            Argument::KEY,
+            Argument::integer(c"seconds").after(c"IDLE").optional(),
+        ],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let Call { ctx, args } = call;
+        let idle_seconds = match (args.get(2), args.get(3)) {
+            (None, _) => None,
+            (Some(option), _) if !option.is_word("IDLE") || args.len() > 4 => {
+                return Err(Error::Syntax("IDLE and seconds, or nothing, after the key"));
+            }
+            (Some(_), None) => return Err(Error::Option("IDLE", "needs a value")),
+            (Some(_), Some(value)) => {
+                let value = value.integer().and_then(|value| u64::try_from(value).ok());
+                Some(value.ok_or(Error::Option("IDLE", "must be an integer of 0 or more"))?)
+            }
+        };
+
+        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let now_ms = ctx.now_ms();
+        let mut cleaned = key.reclaim(now_ms, usize::MAX);
+        if let Some(idle_seconds) = idle_seconds {
+            let idle: Vec<Box<[u8]>> = key
+                .pool()
+                .iter()
+                .filter(|session| session.silent_seconds(now_ms) > idle_seconds)
+                .map(|session| session.id().into())
+                .collect();
+            idle.iter().for_each(|session| key.expire(session));
+            cleaned += idle.len();
+        }
+        ctx.reply_array(2);
+        ctx.reply_integer(cleaned as i64);
+        ctx.reply_integer(key.pool().used(now_ms) as i64);
+        Ok(())
+    }
+}

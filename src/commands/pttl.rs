@@ -1,0 +1,40 @@
+//! `SEAT.PTTL key session`
+
+use redis_module::raw;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+const NO_LEASE: i64 = -1;
+const NO_SESSION: i64 = -2;
+
+pub(super) struct Pttl;
+
+impl Command for Pttl {
+    const SPEC: Spec = Spec {
+        name: c"seat.pttl",
+        summary: c"Returns how many milliseconds a session's lease has left.",
+        complexity: c"O(1)",
+        since: SINCE,
+        flags: c"readonly fast",
+        arity: 3,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY, Argument::string(c"session")],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let session = call.arg(2)?.bytes();
+        let key = PoolKey::read(call.ctx, call.key()?)?;
+        let now_ms = call.ctx.now_ms();
+        let left_ms = match key.pool().get(now_ms, session) {
+            None => NO_SESSION,
+            Some(session) => session
+                .deadline_ms()
+                .map_or(NO_LEASE, |deadline_ms| deadline_ms - now_ms),
+        };
+        call.ctx.reply_integer(left_ms);
+        Ok(())
+    }
+}

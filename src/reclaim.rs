@@ -1,0 +1,267 @@
+//! Taking back the seats of lapsed leases, on time and without being asked.
+//!
+//! For each key whose pool has leases there is a hint of its earliest deadline, and one timer is armed for the earliest hint. A hint
+//! may be too early, or its key may be gone or renamed: when it comes up, the key is opened and only what the pool itself says
+//! counts. It is never too late, because each lease that is granted or renewed, and each pool that arrives under a name by other
+//! means, notes its deadline.
+//!
+//! Only a primary reclaims. A replica keeps the hints up to date and arms the timer on its promotion.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::time::{Duration, Instant};
+
+use redis_module::raw;
+use seat_pool::{Effect, Freed, Schedule};
+
+use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
+use crate::pool_key::PoolKey;
+use crate::stats;
+
+/// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
+const TICK_BUDGET: Duration = Duration::from_millis(1);
+
+/// Sessions that are reclaimed between two looks at the clock.
+const BATCH: usize = 32;
+
+/// When to try again while the server must not be written to.
+const RETRY_MS: i64 = 20;
+
+/// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
+#[derive(Default)]
+struct Hints {
+    databases: BTreeMap<c_int, Schedule>,
+    timer: Option<Timer>,
+}
+
+struct Timer {
+    id: TimerId,
+    at_ms: i64,
+}
+
+thread_local! {
+    static HINTS: RefCell<Hints> = RefCell::default();
+}
+
+impl Hints {
+    fn earliest_ms(&self) -> Option<i64> {
+        self.databases
+            .values()
+            .filter_map(Schedule::earliest_ms)
+            .min()
+    }
+
+    fn take_due(&mut self, now_ms: i64) -> Option<(c_int, Box<[u8]>)> {
+        self.databases
+            .iter_mut()
+            .find_map(|(&database, schedule)| Some((database, schedule.take_due(now_ms)?)))
+    }
+
+    /// Arms the timer for `at_ms`, unless it is armed for an earlier time.
+    fn arm(&mut self, ctx: Ctx<'_>, at_ms: i64) {
+        if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+            return;
+        }
+        match &self.timer {
+            Some(timer) if timer.at_ms <= at_ms => return,
+            Some(timer) => ctx.stop_timer(timer.id),
+            None => {}
+        }
+        let wait_ms = at_ms.saturating_sub(ctx.now_ms()).max(1);
+        let id = ctx.create_timer(wait_ms, tick);
+        self.timer = Some(Timer { id, at_ms });
+    }
+
+    fn arm_for_earliest(&mut self, ctx: Ctx<'_>) {
+        if let Some(at_ms) = self.earliest_ms() {
+            self.arm(ctx, at_ms);
+        }
+    }
+}
+
+/// Notes that a lease in the pool at `key`, in the selected database, lapses at `deadline_ms`.
+pub(crate) fn note(ctx: Ctx<'_>, key: Str<'_>, deadline_ms: i64) {
+    note_in(ctx, ctx.selected_database(), key.bytes(), deadline_ms);
+}
+
+fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
+    HINTS.with_borrow_mut(|hints| {
+        let schedule = hints.databases.entry(database).or_default();
+        if schedule.note(key, deadline_ms) {
+            hints.arm(ctx, deadline_ms);
+        }
+    });
+}
+
+/// Asks the server for the events that a pool can move by, and those by which time itself moves.
+pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
+    // SAFETY: the context is valid, and the callback has the right type.
+    let status = unsafe {
+        api!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_key_event))
+    };
+    if status != raw::Status::Ok as c_int {
+        return Err("cannot subscribe to keyspace events".into());
+    }
+    let callbacks: [(u64, raw::RedisModuleEventCallback); 3] = [
+        (
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+            Some(on_role_change),
+        ),
+        (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swapdb)),
+        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron)),
+    ];
+    for (id, callback) in callbacks {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: as above.
+        let status =
+            unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, callback) };
+        if status != raw::Status::Ok as c_int {
+            return Err("cannot subscribe to server events".into());
+        }
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("the timer", || {
+        HINTS.with_borrow_mut(|hints| hints.timer = None);
+        if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+            return;
+        }
+        if ctx.must_not_replicate() {
+            let retry_ms = ctx.now_ms() + RETRY_MS;
+            HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));
+            return;
+        }
+        reclaim_due(ctx);
+        HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
+    });
+}
+
+/// Reclaims what has lapsed, until the tick's time is over.
+fn reclaim_due(ctx: Ctx<'_>) {
+    let start = Instant::now();
+    let out_of_time = || start.elapsed() >= TICK_BUDGET;
+    while !out_of_time() {
+        let now_ms = ctx.now_ms();
+        let due = HINTS.with_borrow_mut(|hints| hints.take_due(now_ms));
+        let Some((database, name)) = due else {
+            return;
+        };
+        ctx.select_database(database);
+        let name = OwnedStr::new(&name);
+        if let Some(next_ms) = reclaim_from(ctx, name.get(), out_of_time) {
+            note_in(ctx, database, name.get().bytes(), next_ms);
+        }
+    }
+}
+
+/// Reclaims the lapsed seats of one pool and returns its earliest deadline then; that lies in the past if time was over.
+fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> Option<i64> {
+    // A key of another type has no leases, whatever the hint was.
+    let mut key = PoolKey::write(ctx, name).ok()?;
+    while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
+    key.pool().earliest_deadline_ms()
+}
+
+impl PoolKey<'_> {
+    /// Frees up to `limit` seats whose leases have lapsed and returns how many those were.
+    pub(crate) fn reclaim(&mut self, now_ms: i64, limit: usize) -> usize {
+        let lapsed = self.pool().lapsed(now_ms, limit);
+        let lapsed: Vec<Box<[u8]>> = lapsed.map(Box::from).collect();
+        for session in &lapsed {
+            self.expire(session);
+        }
+        lapsed.len()
+    }
+
+    /// Frees the seat of a session that was silent for too long.
+    pub(crate) fn expire(&mut self, session: &[u8]) {
+        self.commit(&Effect::freeing(session, Freed::Expired));
+        stats::EXPIRED.add();
+    }
+}
+
+/// A pool has come to be under a name by other means than a grant.
+unsafe extern "C" fn on_key_event(
+    ctx: *mut raw::RedisModuleCtx,
+    _class: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the server passes the context, the event's name and the key of this call.
+    let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
+    let arrival: [&[u8]; 5] = [b"loaded", b"rename_to", b"move_to", b"copy_to", b"restore"];
+    if arrival.contains(&event.to_bytes()) {
+        guard("a keyspace event", || {
+            // The key may be an object on the server's stack, which 6.2 cannot open.
+            let name = OwnedStr::new(key.bytes());
+            let earliest_ms = PoolKey::read(ctx, name.get())
+                .ok()
+                .and_then(|key| key.pool().earliest_deadline_ms());
+            if let Some(deadline_ms) = earliest_ms {
+                note(ctx, name.get(), deadline_ms);
+            }
+        });
+    }
+    raw::Status::Ok as c_int
+}
+
+unsafe extern "C" fn on_role_change(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    role: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+        guard("a promotion", || {
+            HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
+        });
+    }
+}
+
+unsafe extern "C" fn on_swapdb(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    databases: *mut c_void,
+) {
+    // SAFETY: this event comes with this structure.
+    let databases = unsafe { &*databases.cast::<raw::RedisModuleSwapDbInfo>() };
+    guard("SWAPDB", || {
+        HINTS.with_borrow_mut(|hints| {
+            let (one, other) = (databases.dbnum_first, databases.dbnum_second);
+            let first = hints.databases.remove(&one).unwrap_or_default();
+            let second = hints.databases.insert(other, first).unwrap_or_default();
+            hints.databases.insert(one, second);
+        });
+    });
+}
+
+/// The timer goes by a clock that never steps, and leases by one that may: what a step forward has made due is found here.
+unsafe extern "C" fn on_cron(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("cron", || {
+        HINTS.with_borrow_mut(|hints| {
+            let now_ms = ctx.now_ms();
+            if hints.earliest_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+                if let Some(timer) = hints.timer.take() {
+                    ctx.stop_timer(timer.id);
+                }
+                hints.arm(ctx, now_ms);
+            }
+        });
+    });
+}
