@@ -1,0 +1,682 @@
+//! The documentation is held to the server: its examples run and answer what is shown, its lists are complete, its links lead
+//! somewhere, and the tests that it names exist.
+
+use std::collections::{BTreeSet, HashMap};
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use redis::Value;
+
+use crate::support::{Server, Wire};
+
+#[expect(dead_code, reason = "main is for `cargo run --example`")]
+#[path = "../examples/quickstart.rs"]
+mod quickstart;
+
+const README: &str = "README.md";
+const COMMANDS: &str = "docs/commands.md";
+
+/// How console examples show the command line.
+const PROMPT: &str = "127.0.0.1:6379> ";
+
+/// Replies of `SEAT.INFO` whose value depends on the build.
+const VARYING: &str = "\"memory_bytes\"";
+
+/// The one error that no client can provoke.
+const DEFECT: &str =
+    "ERR internal error of the seat module, see the server's log; please report it";
+
+struct Page {
+    name: String,
+    text: String,
+}
+
+/// A fenced block.
+struct Block<'a> {
+    /// The words after the opening fence; the first is the language.
+    info: Vec<&'a str>,
+    /// Where to find it: `page:line`.
+    place: String,
+    body: String,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn page(name: &str) -> Page {
+    let text = fs::read_to_string(root().join(name));
+    Page {
+        name: name.to_owned(),
+        text: text.unwrap_or_else(|error| panic!("{name}: {error}")),
+    }
+}
+
+/// Every Markdown file at the root and in `docs/`.
+fn pages() -> Vec<Page> {
+    let mut names = Vec::new();
+    for folder in ["", "docs/"] {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder") {
+            let name = entry.expect("an entry").file_name();
+            let name = name.into_string().expect("a name in UTF-8");
+            if name.ends_with(".md") {
+                names.push(format!("{folder}{name}"));
+            }
+        }
+    }
+    names.iter().map(|name| page(name)).collect()
+}
+
+impl Page {
+    fn blocks(&self, language: &str) -> Vec<Block<'_>> {
+        let mut blocks = Vec::new();
+        let mut open: Option<Block> = None;
+        for (number, line) in self.text.lines().enumerate() {
+            match (&mut open, line.strip_prefix("```")) {
+                (None, Some(info)) => {
+                    open = Some(Block {
+                        info: info.split_whitespace().collect(),
+                        place: format!("{}:{}", self.name, number + 1),
+                        body: String::new(),
+                    });
+                }
+                (Some(_), Some(_)) => blocks.extend(open.take()),
+                (Some(block), None) => block.body += &format!("{line}\n"),
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{}: a block is not closed", self.name);
+        blocks.retain(|block| block.info.first() == Some(&language));
+        blocks
+    }
+
+    /// The text below a heading, up to the next one of its level.
+    fn section(&self, heading: &str) -> &str {
+        let level = heading.split(' ').next().expect("a level");
+        let start = self.text.find(&format!("\n{heading}\n"));
+        let start = start.unwrap_or_else(|| panic!("{} has no `{heading}`", self.name)) + 1;
+        let body = &self.text[start + heading.len()..];
+        let end = body.find(&format!("\n{level} ")).unwrap_or(body.len());
+        &body[..end]
+    }
+
+    fn headings(&self) -> impl Iterator<Item = &str> {
+        let mut fenced = false;
+        self.text.lines().filter(move |line| {
+            fenced ^= line.starts_with("```");
+            !fenced && line.starts_with('#')
+        })
+    }
+}
+
+/// A block ```` ```console ```` is typed into redis-cli on a fresh server; one with ```` ```console 7.0+ ```` only where the server
+/// is that new.
+#[test]
+fn console_examples_show_what_redis_cli_shows() {
+    let mut wrong = Vec::new();
+    let mut ran = BTreeSet::new();
+    for page in pages() {
+        for block in page.blocks("console") {
+            let server = Server::start();
+            if block
+                .info
+                .get(1)
+                .is_some_and(|least| server.version() < version(least))
+            {
+                continue;
+            }
+            let shown = mask(&block.body);
+            let real = mask(&transcript(&server, &block));
+            if shown != real {
+                wrong.push(format!("{}, shown:\n{shown}real:\n{real}", block.place));
+            }
+            ran.insert(page.name.clone());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        ran.contains(README) && ran.contains(COMMANDS),
+        "only {ran:?} have examples"
+    );
+}
+
+/// `7.0+` as the fixture writes versions.
+fn version(least: &str) -> (u32, u32, u32) {
+    let parts = least.strip_suffix('+').and_then(|v| v.split_once('.'));
+    let (major, minor) = parts.unwrap_or_else(|| panic!("not a version: {least}"));
+    let number = |part: &str| part.parse().expect("a number");
+    (number(major), number(minor), 0)
+}
+
+/// What a person would see who types the block's commands.
+fn transcript(server: &Server, block: &Block) -> String {
+    const END: &str = "end-of-reply";
+    let commands: Vec<_> = block
+        .body
+        .lines()
+        .filter_map(|line| line.strip_prefix(PROMPT))
+        .collect();
+    assert!(
+        block.body.starts_with(PROMPT),
+        "{} does not begin with {PROMPT:?}",
+        block.place
+    );
+    let mut cli = Command::new("redis-cli")
+        .arg("-s")
+        .arg(server.socket())
+        .arg("--no-raw")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("redis-cli is on PATH");
+    let typed: String = commands
+        .iter()
+        .map(|command| format!("{command}\nECHO {END}\n"))
+        .collect();
+    cli.stdin
+        .take()
+        .expect("a pipe")
+        .write_all(typed.as_bytes())
+        .expect("redis-cli reads");
+    let output = cli.wait_with_output().expect("redis-cli ends");
+    assert!(output.status.success(), "{}: redis-cli failed", block.place);
+    let output = String::from_utf8(output.stdout).expect("formatted output is text");
+    let end = format!("\"{END}\"\n");
+    let mut replies = output.split(&end);
+    let mut transcript = String::new();
+    for command in commands {
+        let reply = replies.next().unwrap_or_default();
+        transcript += &format!("{PROMPT}{command}\n");
+        for line in reply.lines().filter(|line| !is_duration(line)) {
+            transcript += &format!("{}\n", line.trim_end());
+        }
+    }
+    transcript
+}
+
+/// redis-cli adds a line like `(0.61s)` when the machine is slow.
+fn is_duration(line: &str) -> bool {
+    line.strip_prefix('(')
+        .and_then(|line| line.strip_suffix("s)"))
+        .is_some_and(|seconds| seconds.parse::<f64>().is_ok())
+}
+
+/// The rule that `docs/commands.md` states: ten digits in a row are a time, and the memory of a pool varies; all else is exact.
+fn mask(transcript: &str) -> String {
+    let mut masked = String::new();
+    let mut varies = false;
+    for line in transcript.lines() {
+        let mut rest = line;
+        while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+            let digits = &rest[start..];
+            let length = digits
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(digits.len());
+            let (number, after) = digits.split_at(length);
+            let is_value = rest[..start].ends_with("(integer) ");
+            masked += &rest[..start];
+            masked += match number {
+                _ if length == 10 => "<time>",
+                _ if varies && is_value => "<bytes>",
+                number => number,
+            };
+            rest = after;
+        }
+        masked += rest;
+        masked.push('\n');
+        varies = line.contains(VARYING);
+    }
+    masked
+}
+
+#[test]
+fn masking_hides_times_and_memory_only() {
+    let shown = " 1) \"x\\\":1795959281,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) 952\n17) (integer) 952\n";
+    let masked = " 1) \"x\\\":<time>,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) <bytes>\n17) (integer) 952\n";
+    assert_eq!(mask(shown), masked);
+}
+
+/// What a line `print(...)` prints stands in the comment below it.
+#[test]
+fn python_examples_print_what_their_comments_say() {
+    let python = python();
+    let mut ran = 0;
+    for page in pages() {
+        for block in page.blocks("python") {
+            let server = Server::start();
+            let output = Command::new(&python)
+                .args(["-W", "error", "-c", &block.body])
+                .env("REDIS_URL", format!("unix://{}", server.socket().display()))
+                .output()
+                .unwrap_or_else(|error| panic!("{}: {error}", python.display()));
+            assert!(
+                output.status.success(),
+                "{}: {}",
+                block.place,
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let printed = String::from_utf8(output.stdout).expect("text");
+            assert_eq!(
+                printed.lines().collect::<Vec<_>>(),
+                comments_below_prints(&block.body),
+                "{}",
+                block.place
+            );
+            ran += 1;
+        }
+    }
+    assert!(ran >= 2, "the README shows redis-py, sync and asyncio");
+}
+
+fn comments_below_prints(code: &str) -> Vec<&str> {
+    let lines = code.lines().map(str::trim_start);
+    let pairs = lines.clone().zip(lines.skip(1));
+    let prints = pairs.filter(|(line, _)| line.starts_with("print("));
+    prints
+        .map(|(line, below)| {
+            let comment = below.strip_prefix("# ");
+            comment.unwrap_or_else(|| panic!("no comment below {line}"))
+        })
+        .collect()
+}
+
+/// The Python with redis-py: `REDIS_SEAT_PYTHON`, or the one that `make setup` prepares.
+fn python() -> PathBuf {
+    if let Some(python) = env::var_os("REDIS_SEAT_PYTHON") {
+        return python.into();
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
+    let python = target.join("venv/bin/python");
+    assert!(
+        python.exists(),
+        "no {}: run `make setup`, or name a Python that has redis-py in REDIS_SEAT_PYTHON",
+        python.display()
+    );
+    python
+}
+
+#[test]
+fn the_rust_example_runs_as_the_readme_shows_it() {
+    let server = Server::start();
+    let url = format!("redis+unix://{}", server.socket().display());
+    quickstart::first_session(&url).expect("the session succeeds");
+    let totals = server.info("seat");
+    assert_eq!(totals["seat_acquired"], "1");
+    assert_eq!(totals["seat_heartbeats"], "1");
+    assert_eq!(totals["seat_released"], "1");
+
+    let example = include_str!("../examples/quickstart.rs");
+    let readme = page(README);
+    let [block] = &readme.blocks("rust")[..] else {
+        panic!("one block of Rust in the README")
+    };
+    assert!(
+        example.contains(&block.body),
+        "{} is not a part of examples/quickstart.rs",
+        block.place
+    );
+}
+
+/// Each command of the server, and no other, has a section; on servers that know the documentation of commands, the syntax, the
+/// complexity and the version are the ones that the module registers.
+#[test]
+fn each_command_is_documented_and_no_other() {
+    let server = Server::start();
+    let mut client = server.client();
+    let page = page(COMMANDS);
+    let sections: BTreeSet<String> = page
+        .headings()
+        .filter_map(|heading| heading.strip_prefix("### SEAT."))
+        .map(|name| format!("seat.{}", name.to_lowercase()))
+        .collect();
+
+    if server.version() < (7, 0, 0) {
+        let all: Vec<Vec<Value>> = redis::cmd("COMMAND").query(&mut client).expect("a list");
+        let names = all.iter().map(|command| text(&command[0]));
+        let commands: BTreeSet<_> = names.filter(|name| name.starts_with("seat.")).collect();
+        assert_eq!(sections, commands);
+        return;
+    }
+    let commands: BTreeSet<String> = redis::cmd("COMMAND")
+        .arg(&["LIST", "FILTERBY", "MODULE", "seat"])
+        .query(&mut client)
+        .expect("a list");
+    assert_eq!(sections, commands);
+    let docs: HashMap<String, HashMap<String, Value>> = redis::cmd("COMMAND")
+        .arg("DOCS")
+        .arg(&commands)
+        .query(&mut client)
+        .expect("their documentation");
+    for command in commands {
+        let section = page.section(&format!("### {}", command.to_uppercase()));
+        let docs = &docs[&command];
+        let syntax = syntax(&command, docs["arguments"].clone());
+        for part in [
+            format!("```text\n{syntax}\n```"),
+            format!("**Complexity:** {}", text(&docs["complexity"])),
+            format!("**Since:** {}", text(&docs["since"])),
+        ] {
+            assert!(section.contains(&part), "{command} lacks:\n{part}");
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    redis::from_redis_value(value.clone()).expect("a string")
+}
+
+/// The syntax in the usual notation, from the arguments as COMMAND DOCS gives them.
+fn syntax(command: &str, arguments: Value) -> String {
+    let arguments: Vec<HashMap<String, Value>> =
+        redis::from_redis_value(arguments).expect("arguments");
+    let mut syntax = command.to_uppercase();
+    for argument in arguments {
+        let flags: Vec<String> = argument.get("flags").map_or_else(Vec::new, |flags| {
+            redis::from_redis_value(flags.clone()).expect("flags")
+        });
+        let is = |flag: &str| flags.iter().any(|other| other == flag);
+        let mut shown = text(&argument["name"]);
+        if let Some(token) = argument.get("token").map(text) {
+            shown = match &*text(&argument["type"]) {
+                "pure-token" => token,
+                _ => format!("{token} {shown}"),
+            };
+        }
+        if is("multiple") {
+            shown = format!("{shown} [{shown} ...]");
+        }
+        if is("optional") {
+            shown = format!("[{shown}]");
+        }
+        syntax += &format!(" {shown}");
+    }
+    syntax
+}
+
+/// The table of errors lists what the server answers, and only that. `…` there stands for the rest of a text.
+#[test]
+fn each_error_is_documented_and_no_other() {
+    let server = Server::start();
+    let mut wire = server.wire();
+    let page = page(COMMANDS);
+    let mut listed: BTreeSet<String> = page
+        .section("## Errors")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(error, _)| error.to_owned())
+        .collect();
+    assert!(
+        listed.remove(DEFECT),
+        "{COMMANDS} lacks the error of a defect"
+    );
+
+    let mut met = BTreeSet::new();
+    let mut provoke = |wire: &mut Wire, arguments: &[&str]| {
+        let reply = wire.call(arguments);
+        let reply = String::from_utf8_lossy(&reply).trim_end().to_owned();
+        let error = reply
+            .strip_prefix('-')
+            .unwrap_or_else(|| panic!("{arguments:?} answers {reply}"));
+        // Before 7.0 the name is spelt as the client did.
+        let error = error.replace("'SEAT.ACQUIRE'", "'seat.acquire'");
+        let row = listed.iter().find(|listed| match listed.strip_suffix('…') {
+            Some(start) => error.starts_with(start),
+            None => **listed == error,
+        });
+        let row = row.unwrap_or_else(|| panic!("{COMMANDS} lacks the error: {error}"));
+        met.insert(row.clone());
+    };
+
+    let long_id = "x".repeat(1025);
+    let long_metadata = format!(r#"{{"a":"{}"}}"#, "x".repeat(16_384));
+    let deep_metadata = format!(r#"{{"a":{}{}}}"#, "[".repeat(1000), "]".repeat(1000));
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s"]);
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "many"]);
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "", "1"]);
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", &long_id, "1"]);
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1", "[]"]);
+    provoke(
+        &mut wire,
+        &["SEAT.ACQUIRE", "pool", "s", "1", &long_metadata],
+    );
+    provoke(
+        &mut wire,
+        &["SEAT.ACQUIRE", "pool", "s", "1", &deep_metadata],
+    );
+    provoke(
+        &mut wire,
+        &[
+            "SEAT.ACQUIRE",
+            "pool",
+            "s",
+            "1",
+            r#"{"heartbeat_count":"1"}"#,
+        ],
+    );
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1", "{}", "more"]);
+    provoke(&mut wire, &["SEAT.HEARTBEAT", "pool", "s", "{}", "more"]);
+    provoke(&mut wire, &["SEAT.SESSIONS", "pool", "ALL"]);
+    provoke(&mut wire, &["SEAT.SCAN", "pool", "first"]);
+    provoke(&mut wire, &["SEAT.SCAN", "pool", "0", "COUNT", "0"]);
+    provoke(&mut wire, &["SEAT.SCAN", "pool", "0", "MATCH", "*"]);
+    provoke(&mut wire, &["SEAT.EFFECT", "pool", "FREE", "released", "s"]);
+
+    let mut admin = server.wire();
+    let mut set_up = |arguments: &[&str]| assert_eq!(admin.call(arguments), b"+OK\r\n");
+    set_up(&["SET", "text", "x"]);
+    provoke(&mut wire, &["SEAT.COUNT", "text"]);
+    set_up(&["CONFIG", "SET", "maxmemory", "1"]);
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
+    set_up(&["CONFIG", "SET", "maxmemory", "0"]);
+    set_up(&["REPLICAOF", "127.0.0.1", "1"]);
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
+
+    let lenient = Server::builder().module_args("allow-effects yes").start();
+    provoke(
+        &mut lenient.wire(),
+        &["SEAT.EFFECT", "pool", "FREE", "lost", "s"],
+    );
+
+    assert_eq!(met, listed, "errors met, and errors listed");
+}
+
+/// The fields of `INFO seat` and of `SEAT.INFO`, and the settings.
+#[test]
+fn each_field_and_setting_is_documented() {
+    let server = Server::start();
+    let mut client = server.client();
+    let page = page(COMMANDS);
+    let mut names: BTreeSet<String> = server.info("seat").into_keys().collect();
+    assert!(!names.is_empty());
+    let _: Value = redis::cmd("SEAT.ACQUIRE")
+        .arg(&["pool", "s", "1"])
+        .query(&mut client)
+        .expect("a seat");
+    let info: HashMap<String, i64> = redis::cmd("SEAT.INFO")
+        .arg("pool")
+        .query(&mut client)
+        .expect("the pool");
+    names.extend(info.into_keys());
+    let settings: HashMap<String, String> = redis::cmd("CONFIG")
+        .arg(&["GET", "seat.*"])
+        .query(&mut client)
+        .expect("settings");
+    assert_eq!(settings.is_empty(), server.version() < (7, 0, 0));
+    names.extend(settings.into_keys());
+    for name in names {
+        assert!(
+            page.text.contains(&format!("| `{name}` |")),
+            "{COMMANDS} has no row for {name}"
+        );
+    }
+}
+
+/// The example of the encoding in `docs/design.md` is what a DUMP of that pool contains.
+#[test]
+fn the_bytes_of_the_design_are_those_of_a_dump() {
+    let page = page("docs/design.md");
+    let [block] = &page.blocks("hex")[..] else {
+        panic!("one block of bytes in {}", page.name)
+    };
+    let parts: Vec<Vec<u8>> = block.body.split("\n\n").map(leading_hex).collect();
+    let [header, row] = &parts[..] else {
+        panic!("{}: a header, an empty line, a batch", block.place)
+    };
+
+    let server = Server::builder()
+        .module_args("allow-effects yes")
+        .config("rdbcompression no")
+        .start();
+    let mut wire = server.wire();
+    let time = "1795959394";
+    let metadata = r#"{"machine":"laptop-17"}"#;
+    let effect = [
+        "SEAT.EFFECT",
+        "pool",
+        "GRANT",
+        "alice",
+        "2",
+        time,
+        time,
+        "1",
+        "0",
+        "0",
+        metadata,
+    ];
+    assert_eq!(wire.call(&effect), b":1\r\n");
+    let dump = wire.call(&["DUMP", "pool"]);
+    // Between the two, Redis's own mark and length of a string.
+    let drawn = [&header[..], &[5, row.len() as u8], row].concat();
+    assert!(
+        dump.windows(drawn.len()).any(|bytes| bytes == drawn),
+        "{}: {} is not in {}",
+        block.place,
+        drawn.escape_ascii(),
+        dump.escape_ascii()
+    );
+}
+
+/// The bytes at the beginning of each line, up to the remarks.
+fn leading_hex(lines: &str) -> Vec<u8> {
+    let bytes = |line: &str| -> Vec<u8> {
+        line.split(' ')
+            .map_while(|word| match word.len() {
+                2 => u8::from_str_radix(word, 16).ok(),
+                _ => None,
+            })
+            .collect()
+    };
+    lines.lines().flat_map(bytes).collect()
+}
+
+/// `docs/parity.md` and the list that the suite holds have the same entries.
+#[test]
+fn each_difference_is_documented_and_no_other() {
+    let listed: BTreeSet<&str> = include_str!("parity/differences.rs")
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\","))
+        .collect();
+    let page = page("docs/parity.md");
+    let documented: BTreeSet<&str> = page
+        .section("## Where they differ, on purpose")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .map(|(name, _)| name)
+        .filter(|name| !matches!(*name, "input" | "---"))
+        .collect();
+    assert_eq!(documented, listed);
+}
+
+#[test]
+fn links_within_the_repository_lead_somewhere() {
+    let mut followed = 0;
+    for page in pages() {
+        let folder = Path::new(&page.name).parent().expect("a folder");
+        let mut rest = page.text.as_str();
+        while let Some((_, after)) = rest.split_once("](") {
+            let (link, after) = after.split_once(')').expect("a link ends");
+            rest = after;
+            if link.contains("://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.name.clone(),
+                path => folder.join(path).to_string_lossy().into_owned(),
+            };
+            assert!(root().join(&target).exists(), "{}: {link}", page.name);
+            if !anchor.is_empty() {
+                let target = fs::read_to_string(root().join(&target)).expect("a page");
+                let target = Page {
+                    name: String::new(),
+                    text: target,
+                };
+                assert!(
+                    target.headings().any(|heading| slug(heading) == anchor),
+                    "{}: no heading for {link}",
+                    page.name
+                );
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 0);
+}
+
+/// The anchor that a heading gets.
+fn slug(heading: &str) -> String {
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .to_lowercase()
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c => c.is_alphanumeric().then_some(c),
+        })
+        .collect()
+}
+
+/// `` `file::test` `` names a test in `tests/file.rs`, or in the tests of `pool/src/file.rs` where it begins with `pool::`.
+#[test]
+fn the_tests_that_the_pages_name_exist() {
+    let mut named = 0;
+    for page in pages() {
+        for code in page.text.split('`').filter(|code| is_test_path(code)) {
+            let (file, rest) = match code.strip_prefix("pool::") {
+                Some(path) => {
+                    let (file, rest) = path.split_once("::").expect("a file and a test");
+                    (format!("pool/src/{file}.rs"), rest)
+                }
+                None => {
+                    let (file, rest) = code.split_once("::").expect("a file and a test");
+                    (format!("tests/{file}.rs"), rest)
+                }
+            };
+            let test = rest.rsplit("::").next().expect("a test");
+            let source = fs::read_to_string(root().join(&file))
+                .unwrap_or_else(|error| panic!("{}: {code}: {file}: {error}", page.name));
+            assert!(
+                source.contains(&format!("fn {test}(")),
+                "{}: {file} has no test {test}",
+                page.name
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 0);
+}
+
+fn is_test_path(code: &str) -> bool {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
+    };
+    code.contains("::") && code.split("::").all(is_name)
+}
