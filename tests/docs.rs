@@ -641,34 +641,49 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// `` `file::test` `` names a test in `tests/file.rs`, or in the tests of `pool/src/file.rs` where it begins with `pool::`.
+/// `` `file::test` `` names a test in `tests/`, and one of the crate in `pool/` where it begins with `pool::`.
 #[test]
 fn the_tests_that_the_pages_name_exist() {
     let mut named = 0;
     for page in pages() {
         for code in page.text.split('`').filter(|code| is_test_path(code)) {
-            let (file, rest) = match code.strip_prefix("pool::") {
-                Some(path) => {
-                    let (file, rest) = path.split_once("::").expect("a file and a test");
-                    (format!("pool/src/{file}.rs"), rest)
-                }
-                None => {
-                    let (file, rest) = code.split_once("::").expect("a file and a test");
-                    (format!("tests/{file}.rs"), rest)
-                }
+            let (folders, path): (&[&str], _) = match code.strip_prefix("pool::") {
+                Some(path) => (&["pool/tests", "pool/src"], path),
+                None => (&["tests"], code),
             };
-            let test = rest.rsplit("::").next().expect("a test");
-            let source = fs::read_to_string(root().join(&file))
-                .unwrap_or_else(|error| panic!("{}: {code}: {file}: {error}", page.name));
-            assert!(
-                source.contains(&format!("fn {test}(")),
-                "{}: {file} has no test {test}",
-                page.name
-            );
+            let (modules, test) = path.rsplit_once("::").expect("a file and a test");
+            let files = folders.iter().flat_map(|folder| {
+                let whole = modules.replace("::", "/");
+                let first = modules.split("::").next().unwrap_or_default().to_owned();
+                [whole, first].map(|file| root().join(format!("{folder}/{file}.rs")))
+            });
+            let is_there = files
+                .filter_map(|file| fs::read_to_string(file).ok())
+                .any(|source| source.contains(&format!("fn {test}(")));
+            assert!(is_there, "{}: there is no test {code}", page.name);
             named += 1;
         }
     }
     assert!(named > 0);
+}
+
+#[test]
+fn the_readme_states_the_least_rust_and_the_tested_servers() {
+    let readme = page(README).text;
+    assert!(readme.contains(concat!(
+        "Rust ",
+        env!("CARGO_PKG_RUST_VERSION"),
+        " or newer"
+    )));
+    let servers = fs::read_to_string(root().join("scripts/servers")).expect("the matrix");
+    let versions: Vec<_> = servers
+        .lines()
+        .filter_map(|line| line.strip_prefix("from_wheel ")?.split(' ').next())
+        .collect();
+    assert!(!versions.is_empty());
+    for version in versions {
+        assert!(readme.contains(version), "the README lacks {version}");
+    }
 }
 
 fn is_test_path(code: &str) -> bool {
