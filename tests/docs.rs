@@ -572,6 +572,53 @@ fn leading_hex(lines: &str) -> Vec<u8> {
     lines.lines().flat_map(bytes).collect()
 }
 
+/// A server takes the effects in the forms that `docs/design.md` lists, in each of their alternatives, and no shorter or longer.
+#[test]
+fn the_forms_of_effects_are_those_that_a_server_takes() {
+    let page = page("docs/design.md");
+    let forms: Vec<&str> = page
+        .section("## Effects")
+        .lines()
+        .filter(|line| line.starts_with("SEAT.EFFECT key "))
+        .collect();
+    assert!(!forms.is_empty());
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut wire = server.wire();
+    for form in forms {
+        for choice in 0..3 {
+            let mut effect: Vec<&str> = form
+                .split(' ')
+                .map(|word| {
+                    let alternatives: Vec<_> = word.split('|').collect();
+                    sample(alternatives[choice % alternatives.len()])
+                })
+                .collect();
+            assert_eq!(wire.call(&effect), b":1\r\n", "{form}: {effect:?}");
+            effect.push("1");
+            assert!(
+                wire.call(&effect).starts_with(b"-ERR"),
+                "longer than {form}"
+            );
+            effect.truncate(effect.len() - 2);
+            assert!(
+                wire.call(&effect).starts_with(b"-ERR"),
+                "shorter than {form}"
+            );
+        }
+    }
+    let unmet = &server.info("seat")["seat_ignored_effects"];
+    assert_eq!(unmet, "2", "two of the three ends of the one session");
+}
+
+/// A value for a field of an effect; other words stand for themselves.
+fn sample(word: &str) -> &str {
+    match word {
+        "metadata" => "{}",
+        "seats" | "acquired_at" | "last_heartbeat" | "count" | "lease_ms" | "deadline_ms" => "1",
+        word => word,
+    }
+}
+
 /// `docs/parity.md` and the list that the suite holds have the same entries.
 #[test]
 fn each_difference_is_documented_and_no_other() {
