@@ -21,6 +21,8 @@ die() {
   exit 1
 }
 
+version_of() { "$1" --version | sed 's/.* v=\([^ ]*\).*/\1/'; }
+
 # The shipped redis.conf with the two paths that differ on each machine: this checkout's module, and a data folder.
 write_conf() { # file data-dir
   sed -e "s|^loadmodule [^ ]*|loadmodule \"$module\"|" -e "s|^dir .*|dir \"$2\"|" redis.conf >"$1"
@@ -45,6 +47,6 @@ start_server() { # server conf [option ...]
     kill -0 "$server_pid" 2>/dev/null || break
     sleep 0.05
   done
-  cat "$dir/out" "$dir/log" >&2 || true
+  cat "$dir/out" "$dir/log" 2>/dev/null >&2 || true
   die "$server did not start with $conf"
 }
