@@ -152,7 +152,14 @@ fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; P
     let session = session(n);
     let ends = Instant::now() + RUN;
     while Instant::now() < ends {
-        let pool = random.usize(..POOLS);
+        // Half of the time a pool in which it holds a seat, for with 64 clients that is a rare one.
+        let held: Vec<_> = (0..POOLS)
+            .filter(|&pool| seen[pool].holding.is_some())
+            .collect();
+        let pool = match random.bool() {
+            true => random.choice(held).unwrap_or_else(|| random.usize(..POOLS)),
+            false => random.usize(..POOLS),
+        };
         let limit = if pool == DISPUTED {
             random.i64(1..=HIGHEST_DISPUTED)
         } else {

@@ -171,23 +171,24 @@ impl Pair {
 
     /// What the module holds at `key`; the commands that read it must agree.
     pub fn module_state(&mut self, key: &[u8]) -> Result<State, String> {
-        let mut call = |command: &[&[u8]]| self.module.value(command);
-        let listed = call(&[b"SEAT.SESSIONS", key, b"WITHMETADATA"]);
-        let state: State = pairs(listed)
+        let mut replies = self.module.values(&[
+            &[b"SEAT.COUNT", key],
+            &[b"EXISTS", key],
+            &[b"SEAT.SESSIONS", key, b"WITHMETADATA"],
+        ]);
+        let sessions = replies.pop().expect("three replies");
+        let state: State = pairs(sessions)
             .into_iter()
             .map(|(id, json)| (bytes(id), Some(bytes(json))))
             .collect();
-        let count = call(&[b"SEAT.COUNT", key]);
-        if count != Value::Int(state.len() as i64) {
+        if replies
+            != [
+                Value::Int(state.len() as i64),
+                Value::Int(i64::from(!state.is_empty())),
+            ]
+        {
             return Err(format!(
-                "SEAT.COUNT is {count:?}, but there are {}",
-                shown(&state)
-            ));
-        }
-        let exists = call(&[b"EXISTS", key]);
-        if exists != Value::Int(i64::from(!state.is_empty())) {
-            return Err(format!(
-                "EXISTS is {exists:?}, but there are {}",
+                "COUNT and EXISTS are {replies:?}, but there are {}",
                 shown(&state)
             ));
         }
@@ -196,16 +197,16 @@ impl Pair {
 
     /// What the scripts hold for `key`.
     pub fn scripts_state(&mut self, key: &[u8]) -> State {
-        let members = self
+        let [members_key, metadata_key] = [members_key(key), metadata_key(key)];
+        let mut replies = self
             .scripts
-            .value(&[b"SMEMBERS".to_vec(), members_key(key)]);
+            .values(&[&[b"SMEMBERS", &members_key], &[b"HGETALL", &metadata_key]]);
+        let metadata = replies.pop().expect("two replies");
+        let members = replies.pop().expect("two replies");
         let mut state: State = list(members)
             .into_iter()
             .map(|id| (bytes(id), None))
             .collect();
-        let metadata = self
-            .scripts
-            .value(&[b"HGETALL".to_vec(), metadata_key(key)]);
         for (id, json) in pairs(metadata) {
             let id = bytes(id);
             let row = state

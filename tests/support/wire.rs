@@ -43,9 +43,21 @@ impl Wire {
     /// The reply as a value, for those who do not care about its bytes.
     #[track_caller]
     pub fn value(&mut self, arguments: &[impl AsRef<[u8]>]) -> redis::Value {
-        let raw = self.call(arguments);
-        redis::parse_redis_value(&raw)
-            .unwrap_or_else(|error| panic!("{error}: {}", raw.escape_ascii()))
+        parse(&self.call(arguments))
+    }
+
+    /// Sends all commands at once and reads their replies.
+    #[track_caller]
+    pub fn values(&mut self, commands: &[&[&[u8]]]) -> Vec<redis::Value> {
+        let sent: Vec<u8> = commands
+            .iter()
+            .flat_map(|command| encode(command))
+            .collect();
+        self.stream
+            .get_mut()
+            .write_all(&sent)
+            .expect("the server takes the commands");
+        commands.iter().map(|_| parse(&self.read())).collect()
     }
 
     /// Sends one command and does not wait: for pipelines and for commands that block.
@@ -70,6 +82,11 @@ impl Wire {
         read_reply(&mut self.stream, &mut raw)?;
         Ok(raw)
     }
+}
+
+#[track_caller]
+fn parse(raw: &[u8]) -> redis::Value {
+    redis::parse_redis_value(raw).unwrap_or_else(|error| panic!("{error}: {}", raw.escape_ascii()))
 }
 
 fn encode(arguments: &[impl AsRef<[u8]>]) -> Vec<u8> {
