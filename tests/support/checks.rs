@@ -71,15 +71,17 @@ fn the_clients_speak_the_protocol_they_are_named_for() {
 
 #[test]
 fn the_module_is_loaded_unless_the_server_is_plain() {
-    let modules = |server: &Server| {
-        server
+    // Redis 8 brings a module of its own.
+    let has_module = |server: &Server| {
+        let modules = server
             .wire()
             .call(&["MODULE", "LIST"])
             .escape_ascii()
-            .to_string()
+            .to_string();
+        modules.contains(r"$4\r\nname\r\n$4\r\nseat\r\n")
     };
-    assert!(modules(&Server::start()).contains("seat"));
-    assert_eq!(modules(&Server::plain()), r"*0\r\n");
+    assert!(has_module(&Server::start()));
+    assert!(!has_module(&Server::plain()));
 }
 
 #[test]
