@@ -117,6 +117,8 @@ fn histories_agree(
         let config = Config {
             cases: 1,
             failure_persistence: None,
+            max_shrink_iters: 20_000,
+            max_shrink_time: 60_000,
             ..Config::default()
         };
         let outcome = TestRunner::new(config).run(&strategy, |history| {
@@ -390,6 +392,27 @@ fn pools_are_apart_and_dropped_whole() {
         (at(b"", Action::Release, &[b"s"]), "1 RELEASED 0"),
         (at(b"", Action::Drop, &[]), "0"),
     ]);
+}
+
+#[test]
+fn a_transaction_sees_its_own_seats() {
+    let steps = [
+        acquire("a", "1", "{}"),
+        acquire("a", "1", "{}"),
+        acquire("b", "1", "{}"),
+        heartbeat("a"),
+        release("a"),
+        acquire("b", "1", "{}"),
+        release("a"),
+    ];
+    for mut pair in [Pair::start(), Pair::start_resp3()] {
+        let (scripts, module) = pair.ask_in_multi(&steps);
+        assert_eq!(
+            scripts.escape_ascii().to_string(),
+            module.escape_ascii().to_string()
+        );
+        assert!(module.starts_with(b"*7\r\n*4\r\n:1\r\n$8\r\nACQUIRED\r\n:1\r\n:1\r\n*3\r\n"));
+    }
 }
 
 #[test]

@@ -200,8 +200,11 @@ fn seats() -> Vec<Difference> {
             "ERR seats must be a 64-bit integer | ",
         )
     };
-    // What a conversion to a C integer makes of a number that it cannot hold.
-    let wild = "-9223372036854775808";
+    // What the processor makes of a double that no 64-bit integer can hold: some wrap, some saturate.
+    let (wild, nan) = match cfg!(target_arch = "x86_64") {
+        true => ("-9223372036854775808", "-9223372036854775808"),
+        false => ("9223372036854775807", "0"),
+    };
     vec![
         Difference {
             name: "seats that are not an integer as Redis writes one",
@@ -221,7 +224,7 @@ fn seats() -> Vec<Difference> {
                 granted("007", "7"),
                 granted("5.0", "5"),
                 granted("inf", wild),
-                granted("nan", wild),
+                granted("nan", nan),
                 granted("1e400", wild),
                 granted("9223372036854775808", wild),
                 answers(
@@ -284,9 +287,9 @@ fn seats() -> Vec<Difference> {
                     "1 ACQUIRED 1 9007199254740993 | s={}",
                 ),
                 answers(
-                    &[acquire("s", "9223372036854775807", "{}")],
-                    "1 ACQUIRED 1 -9223372036854775808 | s={}",
-                    "1 ACQUIRED 1 9223372036854775807 | s={}",
+                    &[acquire("s", "9223372036854775805", "{}")],
+                    &format!("1 ACQUIRED 1 {wild} | s={{}}"),
+                    "1 ACQUIRED 1 9223372036854775805 | s={}",
                 ),
                 answers(
                     &[acquire("s", "-9007199254740993", "{}")],
@@ -496,7 +499,7 @@ fn metadata() -> Vec<Difference> {
                 text(r#"{"u":"\u00e9"}"#, "\"u\":\"\u{e9}\"", r#""u":"\u00e9""#),
                 text(
                     r#"{"zeta":1,"eta":2,"theta":3,"iota":4}"#,
-                    "{",
+                    r#""theta":3,"zeta":1"#,
                     r#""zeta":1,"eta":2,"theta":3,"iota":4"#,
                 ),
             ],

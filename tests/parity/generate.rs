@@ -148,7 +148,7 @@ fn odd_seats() -> impl Strategy<Value = &'static str> {
         "1,000",
         "9007199254740993",
         "-9007199254740993",
-        "9223372036854775807",
+        "9223372036854775805",
         "9223372036854775808",
     ])
 }
@@ -164,6 +164,7 @@ fn heartbeat_metadata() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 fn metadata() -> BoxedStrategy<String> {
     prop_oneof![
+        1 => Just("{}".to_owned()),
         4 => typical(),
         6 => objects(scalar(), 1),
         1 => (0..200_usize).prop_map(|less| padded(LONGEST - less)),

@@ -8,7 +8,7 @@ use redis::Value;
 use super::differences::{self, Covers};
 use super::json::{self, Object};
 use super::step::{Action, Step, members_key, metadata_key};
-use crate::support::{Server, Wire};
+use crate::support::{Command, Server, Wire};
 
 const ACQUIRE: &str = include_str!("../lua/acquire_seat.lua");
 const HEARTBEAT: &str = include_str!("../lua/update_heartbeat.lua");
@@ -76,15 +76,34 @@ impl Pair {
 
     /// The raw replies of the scripts and of the module.
     pub fn ask(&mut self, step: &Step) -> (Vec<u8>, Vec<u8>) {
+        let (scripts, module) = self.commands(step);
+        (self.scripts.call(&scripts), self.module.call(&module))
+    }
+
+    /// The raw replies to a transaction of all `steps`.
+    pub fn ask_in_multi(&mut self, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
+        let queued: Vec<_> = steps.iter().map(|step| self.commands(step)).collect();
+        let (scripts, module): (Vec<_>, Vec<_>) = queued.into_iter().unzip();
+        let transaction = |wire: &mut Wire, commands: Vec<Command>| {
+            assert_eq!(wire.call(&["MULTI"]), b"+OK\r\n");
+            for command in commands {
+                assert_eq!(wire.call(&command), b"+QUEUED\r\n");
+            }
+            wire.call(&["EXEC"])
+        };
+        (
+            transaction(&mut self.scripts, scripts),
+            transaction(&mut self.module, module),
+        )
+    }
+
+    fn commands(&self, step: &Step) -> (Command, Command) {
         let sha = |action| match action {
             Action::Acquire => self.shas[0].clone(),
             Action::Heartbeat => self.shas[1].clone(),
             _ => self.shas[2].clone(),
         };
-        (
-            self.scripts.call(&step.for_scripts(sha)),
-            self.module.call(&step.for_module()),
-        )
+        (step.for_scripts(sha), step.for_module())
     }
 
     /// Takes a step on both sides and says what is wrong with the answers or the states, if anything is.

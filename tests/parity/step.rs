@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::support::Command;
+
 /// What a step does. The last four set the scene for the listed differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -43,7 +45,7 @@ impl Step {
     }
 
     /// The command for a server with the module.
-    pub fn for_module(&self) -> Vec<Vec<u8>> {
+    pub fn for_module(&self) -> Command {
         let name: &[u8] = match self.action {
             Action::Acquire => b"SEAT.ACQUIRE",
             Action::Heartbeat => b"SEAT.HEARTBEAT",
@@ -57,7 +59,7 @@ impl Step {
     }
 
     /// The command for a plain server; `sha` is that of the action's script.
-    pub fn for_scripts(&self, sha: impl Fn(Action) -> String) -> Vec<Vec<u8>> {
+    pub fn for_scripts(&self, sha: impl Fn(Action) -> String) -> Command {
         match self.action {
             Action::Acquire | Action::Heartbeat | Action::Release => {
                 let sha = sha(self.action).into_bytes();
@@ -75,7 +77,7 @@ impl Step {
     }
 
     /// The same command for either side.
-    fn scene(&self) -> Vec<Vec<u8>> {
+    fn scene(&self) -> Command {
         let words: &[&[u8]] = match self.action {
             Action::FillMemory => &[b"CONFIG", b"SET", b"maxmemory", b"1"],
             // Nobody listens there: a replica that keeps its data and waits for a primary.

@@ -1,6 +1,10 @@
 //! The fixture's own promises, for a test is only worth what it stands on.
 
-use super::{Server, eventually, words};
+use super::{Builder, Server, eventually, words};
+
+fn recording() -> Builder {
+    Server::builder().plain().recording()
+}
 
 fn set(server: &Server, key: &str, value: &str) {
     redis::cmd("SET")
@@ -86,7 +90,7 @@ fn the_module_is_loaded_unless_the_server_is_plain() {
 
 #[test]
 fn a_server_comes_back_with_its_data_and_its_port() {
-    let mut server = Server::builder().plain().recording().tcp().start();
+    let mut server = recording().tcp().start();
     let port = server.port();
     set(&server, "k", "1");
     server.kill9();
@@ -96,11 +100,7 @@ fn a_server_comes_back_with_its_data_and_its_port() {
     server.restart();
     assert_eq!(get(&server, "k").as_deref(), Some("2"));
     assert_eq!(server.port(), port);
-    let copy = Server::builder()
-        .plain()
-        .recording()
-        .data_of(&server)
-        .start();
+    let copy = recording().data_of(&server).start();
     assert_eq!(copy.digest(), server.digest());
     set(&copy, "k", "3");
     assert_ne!(copy.digest(), server.digest());
@@ -163,7 +163,7 @@ fn a_replica_has_applied_what_the_primary_wrote() {
 
 #[test]
 fn the_stream_is_what_was_replicated_and_nothing_else() {
-    let server = Server::builder().plain().recording().start();
+    let server = recording().start();
     let stream = server.stream_of(|| {
         set(&server, "k", "v\0\r\n");
         get(&server, "k");
