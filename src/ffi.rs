@@ -289,6 +289,10 @@ impl<'a> Args<'a> {
     /// `argv` must point to `argc` strings that last for `'a`, as a command's callback gets them.
     pub(crate) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Args<'a> {
         let len = usize::try_from(argc).unwrap_or(0);
+        if len == 0 {
+            // `loadmodule` without arguments comes with a null pointer.
+            return Args { argv: &[] };
+        }
         // SAFETY: by this function's contract.
         let argv = unsafe { std::slice::from_raw_parts(argv.cast_const(), len) };
         Args { argv }
