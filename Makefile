@@ -27,5 +27,5 @@ lint: setup ## formatting, clippy, docs, scripts, Dockerfile, compose.yaml
 build: setup
 	scripts/cargo build --locked --release
 
-setup:
+setup: ## only install what the others need and this machine lacks
 	@scripts/setup
