@@ -92,7 +92,7 @@ struct World {
 }
 
 fn id_bytes(id: u8) -> Vec<u8> {
-    vec![id, 0, 0xff, b'\n'].repeat(usize::from(id) + 1)
+    [id, 0, 0xff, b'\n'].repeat(usize::from(id) + 1)
 }
 
 impl World {
