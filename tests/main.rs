@@ -1,7 +1,15 @@
 //! The promises of redis-seat, each on a real `redis-server`.
 
+mod commands;
+mod dialog;
 mod docs;
 mod documents;
+mod manners;
+mod memory;
 mod overbooking;
 mod parity;
+mod persistence;
+mod replication;
 mod support;
+mod value;
+mod workload;

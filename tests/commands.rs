@@ -1,0 +1,426 @@
+//! What each command answers.
+
+mod bad_input;
+mod scan;
+
+use serde_json::{Value, json};
+
+use crate::dialog::Dialog;
+use crate::support::Server;
+
+/// Each command with arguments that are in order.
+pub const COMMANDS: [&str; 9] = [
+    "SEAT.ACQUIRE key s 5 {}",
+    "SEAT.RELEASE key s",
+    "SEAT.HEARTBEAT key s",
+    "SEAT.COUNT key",
+    "SEAT.SESSIONS key",
+    "SEAT.SCAN key 0",
+    "SEAT.GET key s",
+    "SEAT.INFO key",
+    "SEAT.REVOKE key s",
+];
+
+/// The server's clock in seconds.
+fn server_seconds(dialog: &mut Dialog) -> i64 {
+    let reply = dialog.ask("TIME");
+    let seconds = reply.split('"').nth(1).expect("seconds and microseconds");
+    seconds.parse().expect("a number")
+}
+
+fn json_of(dialog: &mut Dialog, key: &str, session: &str) -> Value {
+    let text = dialog.bytes(&["SEAT.GET", key, session]);
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {}", text.escape_ascii()))
+}
+
+#[test]
+fn acquire_grants_until_the_pool_is_full_and_a_holder_is_told_so() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ACQUIRED", 1, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE pool c 2 {}",
+        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+    );
+    dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ALREADY_ACTIVE", 2]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool c 2 {}", r#"[1, "ACQUIRED", 2, 2]"#);
+}
+
+#[test]
+fn each_acquire_states_its_own_limit() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 3 {}", r#"[1, "ACQUIRED", 2, 3]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE pool c 1 {}",
+        r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
+    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ALREADY_ACTIVE", 2]"#);
+    assert_eq!(
+        dialog.pool_info("pool", "seats"),
+        3,
+        "answers do not set the limit"
+    );
+    for seats in ["0", "-1", "-9223372036854775808"] {
+        dialog.expect(
+            &format!("SEAT.ACQUIRE pool d {seats} {{}}"),
+            &format!(r#"[0, "NO_SEATS_AVAILABLE", 2, {seats}]"#),
+        );
+        dialog.expect(
+            &format!("SEAT.ACQUIRE empty d {seats} {{}}"),
+            &format!(r#"[0, "NO_SEATS_AVAILABLE", 0, {seats}]"#),
+        );
+    }
+    dialog.expect("EXISTS empty", "0");
+    dialog.expect(
+        "SEAT.ACQUIRE pool d 9223372036854775807 {}",
+        r#"[1, "ACQUIRED", 3, 9223372036854775807]"#,
+    );
+}
+
+#[test]
+fn metadata_is_looked_at_only_when_a_seat_is_granted() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 nonsense",
+        "-ERR metadata must be a JSON object (RFC 8259, UTF-8)",
+    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 nonsense",
+        r#"[1, "ALREADY_ACTIVE", 1]"#,
+    );
+    dialog.expect(
+        "SEAT.ACQUIRE pool b 1 nonsense",
+        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+    );
+}
+
+#[test]
+fn get_gives_the_callers_object_as_sent_with_what_the_pool_knows_appended() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let before = server_seconds(&mut dialog);
+    let metadata = r#" { "n" : 12345678901234567890, "e": [], "x":{"y":"é\u00e9\/"},"n":1.50 } "#;
+    dialog.acquire("pool", "a", 9, metadata);
+    let text = dialog.bytes(&["SEAT.GET", "pool", "a"]);
+    let after = server_seconds(&mut dialog);
+    let text = String::from_utf8(text).expect("UTF-8");
+    let read: Value = serde_json::from_str(&text).expect("JSON");
+    let acquired_at = read["acquired_at"].as_i64().expect("seconds");
+    assert!((before..=after).contains(&acquired_at), "{text}");
+    let sent = metadata.trim().trim_end_matches('}').trim_end();
+    let (kept, appended) = text.split_at(sent.len());
+    assert_eq!(kept, sent);
+    assert_eq!(
+        appended.trim_start(),
+        format!(r#","acquired_at":{acquired_at},"last_heartbeat":{acquired_at}}}"#)
+    );
+}
+
+#[test]
+fn metadata_left_out_are_an_empty_object() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    for (session, command) in [
+        ("a", "SEAT.ACQUIRE pool a 5"),
+        ("b", "SEAT.ACQUIRE pool b 5 {}"),
+        ("c", "SEAT.ACQUIRE pool c 5 {\"acquired_at\":1}"),
+    ] {
+        assert!(dialog.ask(command).contains("ACQUIRED"));
+        let read = json_of(&mut dialog, "pool", session);
+        let names: Vec<_> = read.as_object().expect("an object").keys().collect();
+        assert_eq!(names, ["acquired_at", "last_heartbeat"], "{read}");
+        let text = dialog.bytes(&["SEAT.GET", "pool", session]);
+        let at = &read["acquired_at"];
+        assert_eq!(
+            String::from_utf8_lossy(&text),
+            format!(r#"{{"acquired_at":{at},"last_heartbeat":{at}}}"#)
+        );
+    }
+}
+
+#[test]
+fn the_pools_own_names_cannot_be_forged_however_they_are_spelled() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let metadata = r#"{"acquired\u005fat":1,"k":2,"last_heartbeat":"never","heartbeat\u005fcount":40,"acquired_at":{}}"#;
+    dialog.acquire("pool", "a", 9, metadata);
+    let text = dialog.bytes(&["SEAT.GET", "pool", "a"]);
+    let text = String::from_utf8(text).expect("UTF-8");
+    assert_eq!(
+        text.matches("at\":").count() + text.matches("at\" :").count(),
+        2,
+        "{text}"
+    );
+    let read: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&read["k"], &read["heartbeat_count"]),
+        (&json!(2), &json!(40))
+    );
+    assert!(read["acquired_at"].as_i64() > Some(1_600_000_000), "{text}");
+    assert_eq!(read["acquired_at"], read["last_heartbeat"]);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 41]"#);
+}
+
+#[test]
+fn release_takes_back_what_is_held_and_nothing_else() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.acquire("pool", "a", 5, "{}");
+    dialog.acquire("pool", "b", 5, "{}");
+    dialog.expect("SEAT.RELEASE pool c", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("SEAT.RELEASE pool A", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("EXISTS pool", "1");
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("EXISTS pool", "0");
+    dialog.expect("TYPE pool", "+none");
+}
+
+#[test]
+fn heartbeats_are_counted_and_their_metadata_not_kept() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.acquire("pool", "a", 5, r#"{"k":1}"#);
+    dialog.acquire("pool", "b", 5, r#"{"heartbeat_count":-2}"#);
+    dialog.expect("SEAT.HEARTBEAT pool c {}", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect(
+        "SEAT.HEARTBEAT pool a {\"k\":2}",
+        r#"[1, "HEARTBEAT_UPDATED", 2]"#,
+    );
+    dialog.expect(
+        "SEAT.HEARTBEAT pool a nonsense",
+        r#"[1, "HEARTBEAT_UPDATED", 3]"#,
+    );
+    dialog.expect("SEAT.HEARTBEAT pool b", r#"[1, "HEARTBEAT_UPDATED", -1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool b", r#"[1, "HEARTBEAT_UPDATED", 0]"#);
+    let read = json_of(&mut dialog, "pool", "a");
+    assert_eq!(
+        (&read["k"], &read["heartbeat_count"]),
+        (&json!(1), &json!(3))
+    );
+    dialog.expect("SEAT.COUNT pool", "2");
+}
+
+#[test]
+fn a_heartbeat_sets_the_time_of_the_last_one_and_not_that_of_the_grant() {
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect(
+        "SEAT.EFFECT pool GRANT a 5 1000000000 1000000001 - 0 0 {}",
+        "1",
+    );
+    let read = json_of(&mut dialog, "pool", "a");
+    assert_eq!(
+        read,
+        json!({"acquired_at": 1_000_000_000, "last_heartbeat": 1_000_000_001})
+    );
+    let before = server_seconds(&mut dialog);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    let after = server_seconds(&mut dialog);
+    let read = json_of(&mut dialog, "pool", "a");
+    assert_eq!(read["acquired_at"], 1_000_000_000);
+    let last = read["last_heartbeat"].as_i64().expect("seconds");
+    assert!((before..=after).contains(&last), "{read}");
+}
+
+#[test]
+fn a_session_that_came_without_metadata_cannot_beat() {
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect(
+        "SEAT.EFFECT pool GRANT a 5 1000000000 1000000000 - 0 0 -",
+        "1",
+    );
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "METADATA_NOT_FOUND"]"#);
+    dialog.expect("SEAT.GET pool a", "nil");
+    dialog.expect("SEAT.COUNT pool", "1");
+    dialog.expect("SEAT.ACQUIRE pool a 5 {}", r#"[1, "ALREADY_ACTIVE", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+}
+
+#[test]
+fn sessions_lists_ids_or_pairs_or_a_map_where_the_server_can() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let mut modern = Dialog::in_resp3(&server);
+    dialog.expect("SEAT.SESSIONS pool", "[]");
+    dialog.expect("SEAT.SESSIONS pool WITHMETADATA", "[]");
+    dialog.acquire("pool", "a", 5, r#"{"k":1}"#);
+    dialog.expect("SEAT.SESSIONS pool", r#"["a"]"#);
+    modern.expect("SEAT.SESSIONS pool", r#"["a"]"#);
+    let json = dialog.ask("SEAT.GET pool a");
+    dialog.expect(
+        "SEAT.SESSIONS pool WithMetaData",
+        &format!(r#"["a", {json}]"#),
+    );
+    // Modules cannot reply with a map before 7.0.
+    let (pairs, none) = if server.version() >= (7, 0, 0) {
+        (format!(r#"{{"a": {json}}}"#), "{}")
+    } else {
+        (format!(r#"["a", {json}]"#), "[]")
+    };
+    modern.expect("SEAT.SESSIONS pool withmetadata", &pairs);
+    modern.expect("SEAT.SESSIONS none WITHMETADATA", none);
+    for n in 0..300 {
+        dialog.acquire("many", &format!("s{n:03}"), 300, "{}");
+    }
+    let all: Vec<_> = (0..300).map(|n| format!("s{n:03}")).collect();
+    assert_eq!(dialog.sessions("many"), all);
+}
+
+#[test]
+fn info_describes_the_pool() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let mut modern = Dialog::in_resp3(&server);
+    dialog.expect("SEAT.INFO pool", "nil");
+    modern.expect("SEAT.INFO pool", "null");
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.acquire("pool", "b", 7, "{}");
+    let memory = dialog.pool_info("pool", "memory_bytes");
+    assert!(memory > 0);
+    let fields = [
+        ("seats", 7),
+        ("used", 2),
+        ("available", 5),
+        ("kept", 0),
+        ("waiting", 0),
+        ("leased", 0),
+        ("next_deadline_ms", -1),
+        ("memory_bytes", memory),
+    ];
+    let written = |between: &str| {
+        let pairs = fields.map(|(name, value)| format!("\"{name}\"{between}{value}"));
+        pairs.join(", ")
+    };
+    dialog.expect("SEAT.INFO pool", &format!("[{}]", written(", ")));
+    if server.version() >= (7, 0, 0) {
+        modern.expect("SEAT.INFO pool", &format!("{{{}}}", written(": ")));
+    } else {
+        modern.expect("SEAT.INFO pool", &format!("[{}]", written(", ")));
+    }
+}
+
+#[test]
+fn nothing_is_available_in_a_pool_above_its_limit() {
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut dialog = Dialog::with(&server);
+    for session in ["a", "b", "c"] {
+        dialog.expect(
+            &format!("SEAT.EFFECT pool GRANT {session} 2 9 9 - 0 0 {{}}"),
+            "1",
+        );
+    }
+    assert_eq!(dialog.pool_info("pool", "used"), 3);
+    assert_eq!(dialog.pool_info("pool", "available"), 0);
+    dialog.expect(
+        "SEAT.ACQUIRE pool d 3 {}",
+        r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#,
+    );
+}
+
+#[test]
+fn get_knows_only_who_holds_a_seat() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let mut modern = Dialog::in_resp3(&server);
+    dialog.expect("SEAT.GET pool a", "nil");
+    modern.expect("SEAT.GET pool a", "null");
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.expect("SEAT.GET pool b", "nil");
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.GET pool a", "nil");
+}
+
+#[test]
+fn revoke_removes_each_named_holder_once() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.REVOKE pool a b", "0");
+    for session in ["a", "b", "c", "d"] {
+        dialog.acquire("pool", session, 4, "{}");
+    }
+    dialog.expect("SEAT.REVOKE pool x y", "0");
+    dialog.expect("SEAT.REVOKE pool a x a b a", "2");
+    assert_eq!(dialog.sessions("pool"), ["c", "d"]);
+    // The pool empties before the last name is reached.
+    dialog.expect("SEAT.REVOKE pool c d c x", "2");
+    dialog.expect("EXISTS pool", "0");
+}
+
+#[test]
+fn a_released_session_starts_afresh() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 4, r#"{"old":1}"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.acquire("pool", "a", 4, r#"{"new":1}"#);
+    let read = json_of(&mut dialog, "pool", "a");
+    assert!(
+        read.get("old").is_none() && read.get("heartbeat_count").is_none(),
+        "{read}"
+    );
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+}
+
+#[test]
+fn keys_and_ids_are_bytes() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let ids: [&[u8]; 6] = [
+        b"\0",
+        b"\xff\xfe",
+        b"a b",
+        b"a\r\nb",
+        "sesión".as_bytes(),
+        &[7; 1024],
+    ];
+    for (n, id) in ids.iter().enumerate() {
+        let reply = dialog.ask_args(&[b"SEAT.ACQUIRE", b"po\0ol".as_slice(), id, b"9", b"{}"]);
+        assert_eq!(reply, format!(r#"[1, "ACQUIRED", {}, 9]"#, n + 1));
+    }
+    for id in ids {
+        let reply = dialog.ask_args(&[b"SEAT.HEARTBEAT", b"po\0ol".as_slice(), id]);
+        assert_eq!(reply, r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+        let listed = dialog.ask_args(&[b"SEAT.SESSIONS".as_slice(), b"po\0ol"]);
+        assert!(
+            listed.contains(&format!("\"{}\"", id.escape_ascii())),
+            "{listed}"
+        );
+        let reply = dialog.ask_args(&[b"SEAT.RELEASE", b"po\0ol".as_slice(), id]);
+        assert!(reply.starts_with(r#"[1, "RELEASED""#), "{reply}");
+    }
+    dialog.expect("DBSIZE", "0");
+}
+
+#[test]
+fn commands_are_named_in_any_case() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("seat.acquire pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("Seat.Count pool", "1");
+    dialog.expect("sEAT.rELEASE pool a", r#"[1, "RELEASED", 0]"#);
+}
+
+#[test]
+fn pools_of_one_name_in_two_databases_are_two() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect("SELECT 1", "+OK");
+    dialog.expect("SEAT.COUNT pool", "0");
+    dialog.acquire("pool", "b", 1, "{}");
+    dialog.expect("SELECT 0", "+OK");
+    assert_eq!(dialog.sessions("pool"), ["a"]);
+}

@@ -1,0 +1,186 @@
+//! Users with less than all rights.
+
+use super::{NAMES, READING, WRITING};
+use crate::dialog::Dialog;
+use crate::support::Server;
+
+fn prepared() -> (Server, Dialog) {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 9, "{}");
+    dialog.acquire("pool", "b", 9, "{}");
+    (server, dialog)
+}
+
+/// A connection of a new user with these rights.
+fn user(server: &Server, admin: &mut Dialog, rights: &str) -> Dialog {
+    admin.expect(
+        &format!("ACL SETUSER worker reset on nopass {rights}"),
+        "+OK",
+    );
+    let mut dialog = Dialog::with(server);
+    dialog.expect("AUTH worker x", "+OK");
+    dialog
+}
+
+#[track_caller]
+fn allowed(dialog: &mut Dialog, command: &str) {
+    let reply = dialog.ask(command);
+    assert!(!reply.starts_with('-'), "{command}: {reply}");
+}
+
+#[track_caller]
+fn forbidden(dialog: &mut Dialog, command: &str) {
+    let reply = dialog.ask(command);
+    assert!(reply.starts_with("-NOPERM "), "{command}: {reply}");
+}
+
+#[test]
+fn a_key_pattern_covers_every_command() {
+    let (server, mut admin) = prepared();
+    let digest = server.digest();
+    let mut outsider = user(&server, &mut admin, "~other:* +@all");
+    for command in READING.iter().chain(&WRITING) {
+        forbidden(&mut outsider, command);
+    }
+    forbidden(&mut outsider, "SEAT.EFFECT pool FREE released a");
+    assert_eq!(server.digest(), digest);
+    for command in READING.iter().chain(&WRITING) {
+        allowed(&mut outsider, &command.replace(" pool", " other:pool"));
+    }
+}
+
+#[test]
+fn each_command_is_a_right_of_its_own() {
+    let (server, mut admin) = prepared();
+    for right in NAMES {
+        let mut dialog = user(&server, &mut admin, &format!("~* +{right}"));
+        for command in READING.iter().chain(&WRITING) {
+            let name = command.split(' ').next().expect("a name");
+            if name.eq_ignore_ascii_case(right) {
+                allowed(&mut dialog, command);
+            } else {
+                forbidden(&mut dialog, command);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_user_may_have_everything_but_revoke() {
+    let (server, mut admin) = prepared();
+    let mut dialog = user(&server, &mut admin, "~* +@all -seat.revoke");
+    forbidden(&mut dialog, "SEAT.REVOKE pool a");
+    dialog.expect("SEAT.COUNT pool", "2");
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+}
+
+#[test]
+fn a_reader_of_a_key_cannot_write_it() {
+    let (server, mut admin) = prepared();
+    if server.version() < (7, 0, 0) {
+        let reply = admin.ask("ACL SETUSER worker reset on nopass %R~* +@all");
+        assert!(reply.starts_with("-ERR"), "{reply}");
+        return;
+    }
+    let digest = server.digest();
+    let mut reader = user(&server, &mut admin, "%R~pool +@all");
+    for command in READING {
+        allowed(&mut reader, command);
+    }
+    for command in WRITING {
+        forbidden(&mut reader, command);
+    }
+    assert_eq!(server.digest(), digest);
+    let mut writer = user(&server, &mut admin, "%W~pool +@all");
+    for command in READING {
+        forbidden(&mut writer, command);
+    }
+    let mut both = user(&server, &mut admin, "%RW~pool +@all");
+    for command in READING.iter().chain(&WRITING) {
+        allowed(&mut both, command);
+    }
+}
+
+#[test]
+fn the_categories_are_those_that_the_server_has() {
+    let (server, mut admin) = prepared();
+    let in_categories = server.version() >= (7, 2, 0);
+    let mut reader = user(&server, &mut admin, "~* +@read");
+    for command in READING {
+        if in_categories {
+            allowed(&mut reader, command);
+        } else {
+            forbidden(&mut reader, command);
+        }
+    }
+    for command in WRITING {
+        forbidden(&mut reader, command);
+    }
+    let mut fast = user(&server, &mut admin, "~* +@fast");
+    for (command, is_fast) in [
+        ("SEAT.COUNT pool", true),
+        ("SEAT.GET pool a", true),
+        ("SEAT.ACQUIRE pool a 9", true),
+        ("SEAT.HEARTBEAT pool a", true),
+        ("SEAT.RELEASE pool x", true),
+        ("SEAT.SESSIONS pool", false),
+        ("SEAT.SCAN pool 0", false),
+        ("SEAT.REVOKE pool x", false),
+    ] {
+        if is_fast && in_categories {
+            allowed(&mut fast, command);
+        } else {
+            forbidden(&mut fast, command);
+        }
+    }
+    let mut writer = user(&server, &mut admin, "~* +@write");
+    for command in WRITING {
+        if in_categories {
+            allowed(&mut writer, command);
+        } else {
+            forbidden(&mut writer, command);
+        }
+    }
+}
+
+#[test]
+fn a_category_holds_all_commands_of_the_module_where_modules_may_have_one() {
+    let (server, mut admin) = prepared();
+    let listed = admin.ask("ACL CAT");
+    if server.version() < (7, 4, 0) {
+        assert!(!listed.contains("\"seat\""), "{listed}");
+        let reply = admin.ask("ACL CAT seat");
+        assert!(reply.starts_with("-ERR"), "{reply}");
+        return;
+    }
+    assert!(listed.contains("\"seat\""), "{listed}");
+    let commands = admin.ask("ACL CAT seat");
+    for name in NAMES.iter().filter(|&&name| name != "seat.effect") {
+        assert!(
+            commands.contains(&format!("\"{name}\"")),
+            "{name} not in {commands}"
+        );
+    }
+    let mut dialog = user(&server, &mut admin, "~* +@seat");
+    for command in READING.iter().chain(&WRITING) {
+        allowed(&mut dialog, command);
+    }
+    forbidden(&mut dialog, "GET x");
+}
+
+#[test]
+fn what_scripts_and_transactions_call_is_checked_as_well() {
+    let (server, mut admin) = prepared();
+    let mut dialog = user(&server, &mut admin, "~pool +@all -seat.revoke");
+    for (key, command) in [("pool", "SEAT.REVOKE"), ("other", "SEAT.RELEASE")] {
+        let script = format!("return redis.call('{command}', '{key}', 'a')");
+        let reply = dialog.ask_args(&["EVAL", &script, "0"]);
+        assert!(reply.starts_with('-'), "{reply}");
+        dialog.expect("MULTI", "+OK");
+        forbidden(&mut dialog, &format!("{command} {key} a"));
+        let reply = dialog.ask("EXEC");
+        assert!(reply.starts_with("-EXECABORT"), "{reply}");
+    }
+    admin.expect("SEAT.COUNT pool", "2");
+}

@@ -1,0 +1,106 @@
+//! INFO seat.
+
+use crate::dialog::{Dialog, total, totals};
+use crate::support::Server;
+
+#[test]
+fn the_totals_count_what_happened() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let names: Vec<_> = totals(&server)
+        .into_iter()
+        .map(|(name, value)| {
+            assert_eq!(value, "0", "{name}");
+            name
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "seat_acquired",
+            "seat_already_active",
+            "seat_denied",
+            "seat_expired",
+            "seat_heartbeats",
+            "seat_ignored_effects",
+            "seat_released",
+            "seat_revoked"
+        ]
+    );
+    for (field, commands) in [
+        (
+            "seat_acquired",
+            &[
+                "SEAT.ACQUIRE pool a 3",
+                "SEAT.ACQUIRE pool b 3",
+                "SEAT.ACQUIRE pool c 3",
+                "SEAT.ACQUIRE other a 1",
+            ][..],
+        ),
+        (
+            "seat_already_active",
+            &["SEAT.ACQUIRE pool a 3", "SEAT.ACQUIRE pool a 0"],
+        ),
+        (
+            "seat_denied",
+            &[
+                "SEAT.ACQUIRE pool d 3",
+                "SEAT.ACQUIRE other b 1",
+                "SEAT.ACQUIRE none b 0",
+            ],
+        ),
+        (
+            "seat_heartbeats",
+            &[
+                "SEAT.HEARTBEAT pool a",
+                "SEAT.HEARTBEAT pool a",
+                "SEAT.HEARTBEAT pool b",
+            ],
+        ),
+        (
+            "seat_released",
+            &["SEAT.RELEASE pool a", "SEAT.RELEASE other a"],
+        ),
+        ("seat_revoked", &["SEAT.REVOKE pool x b c b"]),
+    ] {
+        let before = totals(&server);
+        for command in commands {
+            let reply = dialog.ask(command);
+            assert!(!reply.starts_with('-'), "{command}: {reply}");
+        }
+        let count = if field == "seat_revoked" {
+            2
+        } else {
+            commands.len() as u64
+        };
+        assert_eq!(total(&server, field), count, "{field}");
+        let others = |totals: Vec<(String, String)>| -> Vec<_> {
+            totals
+                .into_iter()
+                .filter(|(name, _)| name != field)
+                .collect()
+        };
+        assert_eq!(others(totals(&server)), others(before), "{field} alone");
+    }
+    let before = totals(&server);
+    for command in [
+        "SEAT.RELEASE pool x",
+        "SEAT.HEARTBEAT pool x",
+        "SEAT.REVOKE pool x",
+        "SEAT.COUNT pool",
+        "SEAT.ACQUIRE pool x y",
+    ] {
+        dialog.ask(command);
+    }
+    assert_eq!(totals(&server), before);
+}
+
+#[test]
+fn the_totals_are_a_section_of_info_everything() {
+    let server = Server::start();
+    let text = Dialog::with(&server).bytes(&["INFO", "everything"]);
+    let text = String::from_utf8(text).expect("UTF-8");
+    assert!(text.contains("\r\nseat_acquired:0\r\n"), "{text}");
+    let plain = Dialog::with(&Server::plain()).bytes(&["INFO", "seat"]);
+    assert!(!String::from_utf8_lossy(&plain).contains("seat_"));
+}

@@ -1,0 +1,217 @@
+//! Replicas: what they hold, what they answer, and what they become.
+
+use fastrand::Rng;
+
+use crate::dialog::{Dialog, total};
+use crate::support::{Server, eventually};
+use crate::workload;
+
+/// Equal by the replica's own digest.
+#[track_caller]
+fn same(primary: &Server, replica: &Server, seed: u64) {
+    primary.wait_for_offset(replica);
+    assert_eq!(replica.digest(), primary.digest(), "SEAT_TEST_SEED={seed}");
+}
+
+/// After a full synchronisation a replica rewrites its AOF in the background.
+#[track_caller]
+fn aof_at_rest(server: &Server) {
+    eventually("the AOF is rewritten", || {
+        let persistence = server.info("persistence");
+        persistence["aof_rewrite_in_progress"] == "0"
+            && persistence["aof_rewrite_scheduled"] == "0"
+            && persistence["aof_last_bgrewrite_status"] == "ok"
+            && persistence.contains_key("aof_current_size")
+    });
+}
+
+#[test]
+fn replicas_and_their_replicas_hold_what_the_primary_holds() {
+    let seed = workload::seed();
+    let mut random = Rng::with_seed(seed);
+    let primary = Server::builder().tcp().start();
+    let mut dialog = Dialog::with(&primary);
+    // What exists before is sent whole.
+    workload::run(&mut dialog, &mut random, 500);
+    let replica = Server::builder().recording().replica_of(&primary).start();
+    let chained = Server::builder().replica_of(&replica).start();
+    same(&primary, &replica, seed);
+    for _ in 0..4 {
+        workload::run(&mut dialog, &mut random, 500);
+        same(&primary, &replica, seed);
+        replica.wait_for_offset(&chained);
+        assert_eq!(chained.digest(), primary.digest(), "SEAT_TEST_SEED={seed}");
+    }
+    assert_ne!(
+        primary.digest(),
+        "0".repeat(40),
+        "SEAT_TEST_SEED={seed}: no data to compare"
+    );
+    for node in [&replica, &chained] {
+        assert_eq!(total(node, "seat_ignored_effects"), 0);
+    }
+    // The replica's own AOF holds the same.
+    aof_at_rest(&replica);
+    let from_aof = Server::builder().recording().data_of(&replica).start();
+    assert_eq!(from_aof.digest(), primary.digest(), "SEAT_TEST_SEED={seed}");
+}
+
+#[test]
+fn a_lost_link_is_made_up_for_without_sending_everything() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 9, "{}");
+    primary.wait_for_offset(&replica);
+    let full_before = primary.info("stats")["sync_full"].clone();
+    Dialog::with(&replica).expect("CLIENT KILL TYPE master", "1");
+    dialog.acquire("pool", "b", 9, r#"{"k":1}"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    eventually("the replica came back", || {
+        primary.info("stats")["sync_partial_ok"] == "1"
+    });
+    primary.wait_for_offset(&replica);
+    assert_eq!(replica.digest(), primary.digest());
+    assert_eq!(primary.info("stats")["sync_full"], full_before);
+}
+
+#[test]
+fn a_replica_answers_readers_and_refuses_writers() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 1, r#"{"k":1}"#);
+    primary.wait_for_offset(&replica);
+    let digest = replica.digest();
+    let mut reader = Dialog::with(&replica);
+    for command in [
+        "SEAT.ACQUIRE pool b 9 {}",
+        "SEAT.ACQUIRE pool b 1 {}",
+        "SEAT.ACQUIRE pool a 1 {}",
+        "SEAT.RELEASE pool a",
+        "SEAT.RELEASE pool x",
+        "SEAT.HEARTBEAT pool a",
+        "SEAT.HEARTBEAT pool x",
+        "SEAT.REVOKE pool a",
+        "SEAT.EFFECT pool FREE released a",
+    ] {
+        let reply = reader.ask(command);
+        assert!(reply.starts_with("-READONLY"), "{command}: {reply}");
+    }
+    for command in [
+        "SEAT.COUNT pool",
+        "SEAT.SESSIONS pool",
+        "SEAT.SESSIONS pool WITHMETADATA",
+        "SEAT.SCAN pool 0 WITHMETADATA",
+        "SEAT.GET pool a",
+        "SEAT.GET pool b",
+        "SEAT.COUNT missing",
+    ] {
+        let (here, there) = (reader.ask(command), dialog.ask(command));
+        assert_eq!(here, there, "{command}");
+        assert!(!here.starts_with('-'), "{command}: {here}");
+    }
+    assert_eq!(reader.pool_info("pool", "used"), 1);
+    assert_eq!(replica.digest(), digest);
+}
+
+#[test]
+fn a_promoted_replica_goes_on_where_the_primary_stopped() {
+    let mut primary = Server::builder().tcp().start();
+    let replica = Server::builder().recording().replica_of(&primary).start();
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.acquire("pool", "b", 2, "{}");
+    primary.wait_for_offset(&replica);
+    primary.kill9();
+    let mut dialog = Dialog::with(&replica);
+    dialog.expect("REPLICAOF NO ONE", "+OK");
+    dialog.expect(
+        "SEAT.ACQUIRE pool c 2 {}",
+        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+    );
+    dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ALREADY_ACTIVE", 2]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 2]"#);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool c 2 {}", r#"[1, "ACQUIRED", 2, 2]"#);
+    let reply = dialog.ask("SEAT.EFFECT pool FREE released a");
+    assert!(reply.starts_with("-ERR"), "{reply}");
+    aof_at_rest(&replica);
+    let from_aof = Server::builder().recording().data_of(&replica).start();
+    assert_eq!(from_aof.digest(), replica.digest());
+}
+
+#[test]
+fn a_replica_that_has_diverged_says_so_and_lives_on() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut dialog = Dialog::with(&primary);
+    for session in ["a", "b", "c"] {
+        dialog.acquire("pool", session, 9, "{}");
+    }
+    dialog.acquire("other", "a", 9, "{}");
+    primary.wait_for_offset(&replica);
+    let mut meddler = Dialog::with(&replica);
+    meddler.expect("CONFIG SET replica-read-only no", "+OK");
+    meddler.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
+    meddler.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    meddler.expect("DEL other", "1");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 2]"#);
+    dialog.expect("SEAT.RELEASE other a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.HEARTBEAT pool c", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.acquire("pool", "d", 9, "{}");
+    primary.wait_for_offset(&replica);
+    assert_eq!(total(&replica, "seat_ignored_effects"), 3);
+    assert_eq!(total(&primary, "seat_ignored_effects"), 0);
+    let log = replica.log();
+    assert!(
+        log.lines()
+            .any(|line| line.contains("<seat>") && line.contains("diverged")),
+        "{log}"
+    );
+    assert_eq!(meddler.sessions("pool"), ["c", "d"]);
+    meddler.expect("EXISTS other", "0");
+}
+
+#[test]
+fn an_effect_that_meets_another_type_does_not_stop_a_replica() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 9, "{}");
+    primary.wait_for_offset(&replica);
+    let mut meddler = Dialog::with(&replica);
+    meddler.expect("CONFIG SET replica-read-only no", "+OK");
+    meddler.expect("SET pool text", "+OK");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.acquire("another", "a", 9, "{}");
+    primary.wait_for_offset(&replica);
+    meddler.expect("SEAT.COUNT another", "1");
+    meddler.expect("GET pool", r#""text""#);
+}
+
+#[test]
+fn a_replica_notifies_as_its_primary_does() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder()
+        .replica_of(&primary)
+        .config("notify-keyspace-events EA")
+        .start();
+    primary.wait_for_offset(&replica);
+    let mut listener = Dialog::with(&replica);
+    let reply = listener.ask("PSUBSCRIBE __keyevent@0__:*");
+    assert!(reply.contains("psubscribe"), "{reply}");
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 9, "{}");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    for event in ["seat.acquired", "seat.heartbeat", "seat.released", "del"] {
+        let message = listener.read();
+        assert!(
+            message.contains(&format!("__keyevent@0__:{event}\", \"pool\"")),
+            "{event}: {message}"
+        );
+    }
+}
