@@ -6,12 +6,17 @@ mod damaged;
 use fastrand::Rng;
 
 use crate::dialog::{Dialog, replicated};
-use crate::support::{Server, eventually};
+use crate::support::{Builder, Server, eventually};
 use crate::value::{exercise, grant_shapes};
 use crate::workload;
 
 /// The append-only file, with an RDB at its head or without.
 const AOF: [&str; 2] = ["aof-use-rdb-preamble yes", "aof-use-rdb-preamble no"];
+
+/// A server that takes effects from clients, so that a pool can be made of any contents.
+fn with_effects() -> Builder {
+    Server::builder().module_args("allow-effects yes")
+}
 
 #[track_caller]
 fn rewrite_aof(server: &Server) {
@@ -60,8 +65,7 @@ fn works_again(server: &Server) {
 #[test]
 fn an_rdb_file_brings_everything_back() {
     for compression in ["rdbcompression yes", "rdbcompression no"] {
-        let mut server = Server::builder()
-            .module_args("allow-effects yes")
+        let mut server = with_effects()
             .config("save 3600 1")
             .config(compression)
             .start();
@@ -82,11 +86,7 @@ fn an_rdb_file_brings_everything_back() {
 #[test]
 fn an_append_only_file_brings_everything_back() {
     for preamble in AOF {
-        let mut server = Server::builder()
-            .module_args("allow-effects yes")
-            .recording()
-            .config(preamble)
-            .start();
+        let mut server = with_effects().recording().config(preamble).start();
         let seed = fill(&server);
         let digest = server.digest();
         server.kill9();
@@ -120,10 +120,7 @@ fn an_append_only_file_brings_everything_back() {
 
 #[test]
 fn a_rewritten_file_has_one_grant_for_each_session() {
-    let server = Server::builder()
-        .module_args("allow-effects yes")
-        .recording()
-        .start();
+    let server = with_effects().recording().start();
     let mut dialog = Dialog::with(&server);
     for _ in 0..20 {
         dialog.acquire("pool", "passing", 9, "{}");
@@ -166,10 +163,7 @@ fn a_rewritten_file_has_one_grant_for_each_session() {
 
 #[test]
 fn writes_while_the_file_is_rewritten_are_not_lost() {
-    let mut server = Server::builder()
-        .module_args("allow-effects yes")
-        .recording()
-        .start();
+    let mut server = with_effects().recording().start();
     fill(&server);
     let mut dialog = Dialog::with(&server);
     let reply = dialog.ask("BGREWRITEAOF");

@@ -69,7 +69,7 @@ fn seat_command(random: &mut Rng) -> Vec<String> {
         1 => format!(r#"{{"k":"{}"}}"#, "x".repeat(random.usize(..300))),
         _ => format!(r#"{{"n":{}}}"#, random.u32(..)),
     };
-    let words = match random.u8(..10) {
+    match random.u8(..10) {
         0..5 => vec![
             "SEAT.ACQUIRE".to_owned(),
             pool,
@@ -86,6 +86,5 @@ fn seat_command(random: &mut Rng) -> Vec<String> {
                 .chain(others)
                 .collect()
         }
-    };
-    words
+    }
 }

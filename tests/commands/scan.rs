@@ -1,12 +1,12 @@
 //! SEAT.SCAN: what stays is returned exactly once, whatever comes and goes meanwhile.
 
 use std::collections::HashMap;
-use std::env;
 
 use fastrand::Rng;
 
 use crate::dialog::Dialog;
 use crate::support::Server;
+use crate::workload;
 
 /// One step: the next cursor and the items.
 fn step(dialog: &mut Dialog, cursor: &str, options: &[&str]) -> (String, Vec<String>) {
@@ -81,11 +81,7 @@ fn a_step_is_as_long_as_its_count_says() {
 
 #[test]
 fn what_stays_is_returned_exactly_once_while_others_come_and_go() {
-    let seed = env::var("SEAT_TEST_SEED").map_or_else(
-        |_| fastrand::u64(..),
-        |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
-    );
-    println!("SEAT_TEST_SEED={seed}");
+    let seed = workload::seed();
     let mut random = Rng::with_seed(seed);
     let server = Server::start();
     for round in 0..40 {

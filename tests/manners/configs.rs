@@ -271,3 +271,25 @@ fn the_log_names_the_version_and_warns_of_a_policy_that_evicts_pools() {
         }
     }
 }
+
+#[test]
+fn the_module_cannot_be_taken_away_or_loaded_twice() {
+    let mut builder = Server::builder();
+    if Server::start().version() >= (7, 0, 0) {
+        builder = builder.config("enable-module-command yes");
+    }
+    let server = builder.start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 9, "{}");
+    let reply = dialog.ask("MODULE UNLOAD seat");
+    assert!(reply.starts_with("-ERR"), "{reply}");
+    let listed = server.log();
+    let path = listed
+        .split("loaded from ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next());
+    let reply = dialog.ask_args(&["MODULE", "LOAD", path.expect("the module's path")]);
+    assert!(reply.starts_with("-ERR"), "{reply}");
+    dialog.expect("SEAT.COUNT pool", "1");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+}

@@ -69,6 +69,10 @@ fn scripts_see_the_same_replies() {
         "{reply}"
     );
     dialog.expect("SEAT.COUNT pool", "1");
+    let script = "return #redis.call('SEAT.INFO', KEYS[1])";
+    assert_eq!(dialog.ask_args(&["EVAL", script, "1", "pool"]), "16");
+    let script = "return #redis.call('SEAT.SESSIONS', KEYS[1], 'WITHMETADATA')";
+    assert_eq!(dialog.ask_args(&["EVAL", script, "1", "pool"]), "2");
 }
 
 #[test]

@@ -215,3 +215,23 @@ fn a_replica_notifies_as_its_primary_does() {
         );
     }
 }
+
+#[test]
+fn a_pool_that_expired_is_gone_on_a_replica_too() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let mut dialog = Dialog::with(&primary);
+    // Nothing but the replica's own clock tells it.
+    dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+    dialog.acquire("pool", "a", 9, "{}");
+    dialog.expect("PEXPIRE pool 1", "1");
+    primary.wait_for_offset(&replica);
+    let mut reader = Dialog::with(&replica);
+    eventually("the pool has expired", || {
+        reader.ask("SEAT.COUNT pool") == "0"
+    });
+    reader.expect("SEAT.SESSIONS pool", "[]");
+    reader.expect("SEAT.GET pool a", "nil");
+    reader.expect("SEAT.INFO pool", "nil");
+    reader.expect("SEAT.SCAN pool 0", r#"["0", []]"#);
+}
