@@ -9,7 +9,7 @@ use crate::dialog::Dialog;
 use crate::support::Server;
 
 /// Each command with arguments that are in order.
-pub const COMMANDS: [&str; 9] = [
+pub const COMMANDS: [&str; 11] = [
     "SEAT.ACQUIRE key s 5 {}",
     "SEAT.RELEASE key s",
     "SEAT.HEARTBEAT key s",
@@ -19,6 +19,8 @@ pub const COMMANDS: [&str; 9] = [
     "SEAT.GET key s",
     "SEAT.INFO key",
     "SEAT.REVOKE key s",
+    "SEAT.PTTL key s",
+    "SEAT.CLEANUP key",
 ];
 
 /// The server's clock in seconds.
@@ -87,7 +89,7 @@ fn metadata_is_looked_at_only_when_a_seat_is_granted() {
     let mut dialog = Dialog::with(&server);
     dialog.expect(
         "SEAT.ACQUIRE pool a 1 nonsense",
-        "-ERR metadata must be a JSON object (RFC 8259, UTF-8)",
+        "!ERR metadata must be a JSON object (RFC 8259, UTF-8)",
     );
     dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
     dialog.expect(

@@ -1,6 +1,6 @@
 //! A conversation with a server in a notation that a person reads, and that still tells every kind of reply apart.
 //!
-//! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `+OK` a status, `-ERR ...` an error, `[..]` an array,
+//! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `+OK` a status, `!ERR ...` an error, `[..]` an array,
 //! `{k: v}` a RESP3 map, `nil` RESP2's null and `null` RESP3's.
 
 use crate::support::{Command, Server, Wire};
@@ -192,7 +192,7 @@ fn render(rest: &mut &[u8]) -> String {
     match kind {
         b':' => head,
         b'+' => format!("+{head}"),
-        b'-' => format!("-{head}"),
+        b'-' => format!("!{head}"),
         b'_' => "null".to_owned(),
         b'$' => match length() {
             None => "nil".to_owned(),

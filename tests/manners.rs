@@ -11,32 +11,36 @@ mod transactions;
 mod undisturbed;
 
 /// All commands, the internal one last.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
     "seat.acquire",
     "seat.release",
     "seat.heartbeat",
     "seat.revoke",
+    "seat.cleanup",
     "seat.count",
     "seat.sessions",
     "seat.scan",
     "seat.get",
     "seat.info",
+    "seat.pttl",
     "seat.effect",
 ];
 
 /// The commands that a read-only user may use.
-const READING: [&str; 5] = [
+const READING: [&str; 6] = [
     "SEAT.COUNT pool",
     "SEAT.SESSIONS pool",
     "SEAT.SCAN pool 0",
     "SEAT.GET pool a",
     "SEAT.INFO pool",
+    "SEAT.PTTL pool a",
 ];
 
-/// The others, in an order in which each changes a pool that holds `a` and `b`.
-const WRITING: [&str; 4] = [
+/// The others.
+const WRITING: [&str; 5] = [
     "SEAT.ACQUIRE pool c 9 {}",
     "SEAT.HEARTBEAT pool a",
     "SEAT.RELEASE pool a",
     "SEAT.REVOKE pool b",
+    "SEAT.CLEANUP pool",
 ];

@@ -112,8 +112,8 @@ fn refused_commands_keep_nothing() {
             }
             for _ in 0..50 {
                 assert!(dialog.read().contains("NO_SEATS_AVAILABLE"));
-                assert!(dialog.read().starts_with("-ERR"));
-                assert!(dialog.read().starts_with("-ERR"));
+                assert!(dialog.read().starts_with("!ERR"));
+                assert!(dialog.read().starts_with("!ERR"));
             }
         }
     };

@@ -69,6 +69,8 @@ fn each_change_is_replicated_as_what_it_did() {
         ("SEAT.HEARTBEAT pool d", nothing),
         ("SEAT.RELEASE pool d", nothing),
         ("SEAT.REVOKE pool d e", nothing),
+        ("SEAT.CLEANUP pool", nothing),
+        ("SEAT.PTTL pool a", nothing),
         ("SEAT.COUNT pool", nothing),
         ("SEAT.SESSIONS pool WITHMETADATA", nothing),
         ("SEAT.SCAN pool 0", nothing),

@@ -54,7 +54,7 @@ pub fn run(dialog: &mut Dialog, random: &mut Rng, steps: usize) {
             }
             _ => {
                 let reply = dialog.ask_args(&command);
-                assert!(!reply.starts_with('-'), "{command:?}: {reply}");
+                assert!(!reply.starts_with('!'), "{command:?}: {reply}");
             }
         }
     }

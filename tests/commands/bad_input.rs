@@ -28,7 +28,7 @@ fn refused(server: &Server, dialog: &mut Dialog, meaning: &str, commands: &[Vec<
             })
             .collect();
         assert!(
-            reply.starts_with("-ERR ") && reply.contains(meaning),
+            reply.starts_with("!ERR ") && reply.contains(meaning),
             "{shown:?} answers {reply} instead of an error about {meaning:?}"
         );
         assert_eq!(Traces::of(server), before, "{shown:?} changed something");
@@ -61,6 +61,7 @@ fn the_wrong_number_of_arguments() {
         "SEAT.COUNT pool a",
         "SEAT.GET pool a b",
         "SEAT.INFO pool a",
+        "SEAT.PTTL pool a b",
     ];
     let too_few = COMMANDS.iter().flat_map(|full| {
         let words: Vec<_> = full.split(' ').collect();
@@ -78,7 +79,7 @@ fn the_wrong_number_of_arguments() {
         // Servers before 7.0 repeat the name as it was sent.
         assert_eq!(
             dialog.ask(&line).to_lowercase(),
-            format!("-err wrong number of arguments for '{name}' command"),
+            format!("!err wrong number of arguments for '{name}' command"),
             "{line}"
         );
         assert_eq!(Traces::of(&server), before, "{line} changed something");
@@ -97,6 +98,7 @@ fn more_arguments_than_a_command_has() {
         "SEAT.SESSIONS pool WITHMETADATA more",
         "SEAT.SESSIONS pool WITHMETADATA WITHMETADATA",
         "SEAT.SCAN pool 0 more",
+        "SEAT.CLEANUP pool more",
     ];
     let commands = lines.map(|line| command(&line.split(' ').collect::<Vec<_>>()));
     refused(&server, &mut dialog, "syntax error", &commands);
@@ -397,7 +399,7 @@ fn another_type_at_the_key() {
     for maker in makers {
         dialog.expect("FLUSHALL", "+OK");
         let reply = dialog.ask(maker);
-        assert!(!reply.starts_with('-'), "{reply}");
+        assert!(!reply.starts_with('!'), "{reply}");
         let before = Traces::of(&server);
         let options = [
             "SEAT.SESSIONS key WITHMETADATA",
@@ -407,7 +409,7 @@ fn another_type_at_the_key() {
         for line in COMMANDS.iter().chain(&options) {
             dialog.expect(
                 line,
-                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+                "!WRONGTYPE Operation against a key holding the wrong kind of value",
             );
         }
         assert_eq!(Traces::of(&server), before, "{maker}");
@@ -428,7 +430,7 @@ fn commands_of_other_types_refuse_a_pool() {
         "ZCARD pool",
     ] {
         let reply = dialog.ask(line);
-        assert!(reply.starts_with("-WRONGTYPE"), "{line}: {reply}");
+        assert!(reply.starts_with("!WRONGTYPE"), "{line}: {reply}");
     }
     assert_eq!(Traces::of(&server), before);
 }
@@ -449,6 +451,10 @@ fn answers_that_change_nothing_leave_no_trace_but_their_totals() {
         "SEAT.HEARTBEAT missing c",
         "SEAT.REVOKE pool c d e",
         "SEAT.REVOKE missing a",
+        "SEAT.CLEANUP pool",
+        "SEAT.CLEANUP pool IDLE 1000",
+        "SEAT.CLEANUP missing",
+        "SEAT.PTTL pool a",
         "SEAT.COUNT pool",
         "SEAT.SESSIONS pool",
         "SEAT.SCAN pool 0",
@@ -456,7 +462,7 @@ fn answers_that_change_nothing_leave_no_trace_but_their_totals() {
         "SEAT.INFO pool",
     ] {
         let reply = dialog.ask(line);
-        assert!(!reply.starts_with('-'), "{line}: {reply}");
+        assert!(!reply.starts_with('!'), "{line}: {reply}");
         assert_eq!(
             Traces::without_totals(&server),
             before,

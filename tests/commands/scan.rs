@@ -206,13 +206,13 @@ fn cursors_and_counts_that_cannot_be_are_refused() {
         ] {
             let reply = dialog.ask_args(&["SEAT.SCAN", key, cursor]);
             assert!(
-                reply.starts_with("-ERR invalid cursor"),
+                reply.starts_with("!ERR invalid cursor"),
                 "{cursor:?}: {reply}"
             );
         }
         for count in ["", "0", "-1", "x", "1.5", "99999999999999999999"] {
             let reply = dialog.ask_args(&["SEAT.SCAN", key, "0", "COUNT", count]);
-            assert!(reply.starts_with("-ERR "), "COUNT {count:?}: {reply}");
+            assert!(reply.starts_with("!ERR "), "COUNT {count:?}: {reply}");
             assert!(reply.contains("COUNT"), "COUNT {count:?}: {reply}");
         }
         for options in [
@@ -224,7 +224,7 @@ fn cursors_and_counts_that_cannot_be_are_refused() {
             &["WITHMETADATA", ""],
         ] {
             let reply = dialog.ask_args(&[&["SEAT.SCAN", key, "0"], options].concat());
-            assert!(reply.starts_with("-ERR "), "{options:?}: {reply}");
+            assert!(reply.starts_with("!ERR "), "{options:?}: {reply}");
         }
     }
     // A number that no SCAN returned is no error, as with Redis's own, and leads to an end.

@@ -26,13 +26,13 @@ fn user(server: &Server, admin: &mut Dialog, rights: &str) -> Dialog {
 #[track_caller]
 fn allowed(dialog: &mut Dialog, command: &str) {
     let reply = dialog.ask(command);
-    assert!(!reply.starts_with('-'), "{command}: {reply}");
+    assert!(!reply.starts_with('!'), "{command}: {reply}");
 }
 
 #[track_caller]
 fn forbidden(dialog: &mut Dialog, command: &str) {
     let reply = dialog.ask(command);
-    assert!(reply.starts_with("-NOPERM "), "{command}: {reply}");
+    assert!(reply.starts_with("!NOPERM "), "{command}: {reply}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_reader_of_a_key_cannot_write_it() {
     let (server, mut admin) = prepared();
     if server.version() < (7, 0, 0) {
         let reply = admin.ask("ACL SETUSER worker reset on nopass %R~* +@all");
-        assert!(reply.starts_with("-ERR"), "{reply}");
+        assert!(reply.starts_with("!ERR"), "{reply}");
         return;
     }
     let digest = server.digest();
@@ -151,7 +151,7 @@ fn a_category_holds_all_commands_of_the_module_where_modules_may_have_one() {
     if server.version() < (7, 4, 0) {
         assert!(!listed.contains("\"seat\""), "{listed}");
         let reply = admin.ask("ACL CAT seat");
-        assert!(reply.starts_with("-ERR"), "{reply}");
+        assert!(reply.starts_with("!ERR"), "{reply}");
         return;
     }
     assert!(listed.contains("\"seat\""), "{listed}");
@@ -176,11 +176,11 @@ fn what_scripts_and_transactions_call_is_checked_as_well() {
     for (key, command) in [("pool", "SEAT.REVOKE"), ("other", "SEAT.RELEASE")] {
         let script = format!("return redis.call('{command}', '{key}', 'a')");
         let reply = dialog.ask_args(&["EVAL", &script, "0"]);
-        assert!(reply.starts_with('-'), "{reply}");
+        assert!(reply.starts_with('!'), "{reply}");
         dialog.expect("MULTI", "+OK");
         forbidden(&mut dialog, &format!("{command} {key} a"));
         let reply = dialog.ask("EXEC");
-        assert!(reply.starts_with("-EXECABORT"), "{reply}");
+        assert!(reply.starts_with("!EXECABORT"), "{reply}");
     }
     admin.expect("SEAT.COUNT pool", "2");
 }

@@ -21,7 +21,7 @@ fn settings(dialog: &mut Dialog) -> Vec<String> {
 
 const ABC: &str = "SEAT.ACQUIRE pool abc 100 {}";
 const ABCD: &str = "SEAT.ACQUIRE pool abcd 100 {}";
-const TOO_LONG: &str = "-ERR session must be at most 3 bytes";
+const TOO_LONG: &str = "!ERR session must be at most 3 bytes";
 
 #[test]
 fn the_defaults() {
@@ -50,7 +50,7 @@ fn settings_change_at_run_time() {
     let mut dialog = Dialog::with(&server);
     if !has_settings(&server) {
         let reply = dialog.ask("CONFIG SET seat.max-session-bytes 3");
-        assert!(reply.starts_with("-ERR"), "{reply}");
+        assert!(reply.starts_with("!ERR"), "{reply}");
         return;
     }
     dialog.acquire("pool", "abcd", 100, "{}");
@@ -63,13 +63,13 @@ fn settings_change_at_run_time() {
     dialog.acquire("pool", "a", 100, r#"{"k":1}"#);
     dialog.expect(
         "SEAT.ACQUIRE pool b 100 {\"k\":12}",
-        "-ERR metadata must be at most 7 bytes",
+        "!ERR metadata must be at most 7 bytes",
     );
     dialog.expect("CONFIG SET seat.allow-effects yes", "+OK");
     dialog.expect("SEAT.EFFECT pool FREE released a", "1");
     dialog.expect("CONFIG SET seat.allow-effects no", "+OK");
     let reply = dialog.ask("SEAT.EFFECT pool FREE released abc");
-    assert!(reply.starts_with("-ERR"), "{reply}");
+    assert!(reply.starts_with("!ERR"), "{reply}");
     assert_eq!(
         settings(&mut dialog),
         [
@@ -89,7 +89,7 @@ fn settings_change_at_run_time() {
     ] {
         let before = settings(&mut dialog);
         let reply = dialog.ask(&format!("CONFIG SET {bad}"));
-        assert!(reply.starts_with("-ERR"), "{bad}: {reply}");
+        assert!(reply.starts_with("!ERR"), "{bad}: {reply}");
         assert_eq!(settings(&mut dialog), before, "{bad}");
     }
 }
@@ -134,7 +134,7 @@ fn the_arguments_of_loadmodule_are_the_settings() {
     dialog.expect(ABCD, TOO_LONG);
     dialog.expect(
         "SEAT.ACQUIRE pool a 9 {\"k\":123}",
-        "-ERR metadata must be at most 8 bytes",
+        "!ERR metadata must be at most 8 bytes",
     );
     dialog.expect("SEAT.EFFECT pool FREE released abc", "1");
     if has_settings(&server) {
@@ -282,14 +282,14 @@ fn the_module_cannot_be_taken_away_or_loaded_twice() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 9, "{}");
     let reply = dialog.ask("MODULE UNLOAD seat");
-    assert!(reply.starts_with("-ERR"), "{reply}");
+    assert!(reply.starts_with("!ERR"), "{reply}");
     let listed = server.log();
     let path = listed
         .split("loaded from ")
         .nth(1)
         .and_then(|rest| rest.lines().next());
     let reply = dialog.ask_args(&["MODULE", "LOAD", path.expect("the module's path")]);
-    assert!(reply.starts_with("-ERR"), "{reply}");
+    assert!(reply.starts_with("!ERR"), "{reply}");
     dialog.expect("SEAT.COUNT pool", "1");
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
 }

@@ -33,7 +33,7 @@ fn strings(value: &Value) -> BTreeSet<String> {
 #[test]
 fn flags_keys_and_arity() {
     let server = Server::start();
-    let expected: [(&str, &[&str], i64); 9] = [
+    let expected: [(&str, &[&str], i64); 11] = [
         ("seat.acquire", &["write", "fast"], -4),
         ("seat.release", &["write", "fast"], 3),
         ("seat.heartbeat", &["write", "fast"], -3),
@@ -43,6 +43,8 @@ fn flags_keys_and_arity() {
         ("seat.scan", &["readonly"], -3),
         ("seat.get", &["readonly", "fast"], 3),
         ("seat.info", &["readonly"], 2),
+        ("seat.pttl", &["readonly", "fast"], 3),
+        ("seat.cleanup", &["write"], -2),
     ];
     for (name, flags, arity) in expected {
         let fields = described(&server, name);
@@ -106,7 +108,7 @@ fn getkeysandflags_tells_readers_from_writers() {
         let command = format!("COMMAND GETKEYSANDFLAGS {command}");
         if server.version() < (7, 0, 0) {
             let reply = dialog.ask(&command);
-            assert!(reply.starts_with("-ERR"), "{reply}");
+            assert!(reply.starts_with("!ERR"), "{reply}");
             continue;
         }
         let reply: Vec<(String, BTreeSet<String>)> = query(&server, &command);
@@ -115,7 +117,7 @@ fn getkeysandflags_tells_readers_from_writers() {
         assert_eq!(key, "key");
         let must: &[&str] = match command.split(' ').nth(2).expect("the command's name") {
             "SEAT.ACQUIRE" => &["RW", "insert"],
-            "SEAT.RELEASE" | "SEAT.REVOKE" => &["RW", "delete"],
+            "SEAT.RELEASE" | "SEAT.REVOKE" | "SEAT.CLEANUP" => &["RW", "delete"],
             "SEAT.HEARTBEAT" => &["RW", "update"],
             _ => &["RO", "access"],
         };
@@ -135,7 +137,7 @@ fn each_command_is_documented() {
     let server = Server::start();
     if server.version() < (7, 0, 0) {
         let reply = Dialog::with(&server).ask("COMMAND DOCS seat.acquire");
-        assert!(reply.starts_with("-ERR"), "{reply}");
+        assert!(reply.starts_with("!ERR"), "{reply}");
         return;
     }
     for name in NAMES {
@@ -167,12 +169,14 @@ fn each_command_is_documented() {
     for (name, arguments) in [
         (
             "seat.acquire",
-            &["key", "session", "seats", "metadata", "optional"][..],
+            &[
+                "key", "session", "seats", "metadata", "EX", "PX", "optional",
+            ][..],
         ),
         ("seat.release", &["key", "session"]),
         (
             "seat.heartbeat",
-            &["key", "session", "metadata", "optional"],
+            &["key", "session", "metadata", "EX", "PX", "optional"],
         ),
         ("seat.sessions", &["key", "WITHMETADATA", "optional"]),
         (

@@ -26,7 +26,7 @@ fn clients_may_not_send_effects() {
         let before = Traces::of(&server);
         let reply = dialog.ask(command);
         assert!(
-            reply.starts_with("-ERR ") && reply.contains("allow-effects"),
+            reply.starts_with("!ERR ") && reply.contains("allow-effects"),
             "{command}: {reply}"
         );
         assert_eq!(Traces::of(&server), before, "{command}");
@@ -36,13 +36,13 @@ fn clients_may_not_send_effects() {
             let script = format!("return redis.call({})", quoted.join(","));
             let reply = dialog.ask_args(&["EVAL", &script, "0"]);
             assert!(
-                reply.starts_with('-') && reply.contains("allow-effects"),
+                reply.starts_with('!') && reply.contains("allow-effects"),
                 "{script}: {reply}"
             );
             dialog.expect("MULTI", "+OK");
             dialog.ask(command);
             let reply = dialog.ask("EXEC");
-            assert!(reply.contains("-ERR "), "{command}: {reply}");
+            assert!(reply.contains("!ERR "), "{command}: {reply}");
         });
         assert!(
             !replicated.iter().any(|line| line.contains("SEAT")),
@@ -92,7 +92,7 @@ fn malformed_effects_are_refused_and_change_nothing() {
             let command = format!("SEAT.EFFECT {key} {fields}");
             let before = Traces::of(&server);
             let reply = dialog.ask(&command);
-            assert!(reply.starts_with("-ERR "), "{command}: {reply}");
+            assert!(reply.starts_with("!ERR "), "{command}: {reply}");
             assert_eq!(Traces::of(&server), before, "{command}");
         }
     }
@@ -140,12 +140,12 @@ fn malformed_effects_are_refused_and_change_nothing() {
         let before = Traces::of(&server);
         let command: Vec<&[u8]> = [&[b"SEAT.EFFECT".as_slice(), b"pool"], fields].concat();
         let reply = dialog.ask_args(&command);
-        assert!(reply.starts_with("-ERR "), "{reply}");
+        assert!(reply.starts_with("!ERR "), "{reply}");
         assert_eq!(Traces::of(&server), before);
     }
     for command in ["SEAT.EFFECT", "SEAT.EFFECT pool", "SEAT.EFFECT pool FREE"] {
         let reply = dialog.ask(command);
-        assert!(reply.starts_with("-ERR "), "{command}: {reply}");
+        assert!(reply.starts_with("!ERR "), "{command}: {reply}");
     }
     dialog.expect("SET text x", "+OK");
     for fields in [
@@ -154,7 +154,7 @@ fn malformed_effects_are_refused_and_change_nothing() {
         "FREE released a",
     ] {
         let reply = dialog.ask(&format!("SEAT.EFFECT text {fields}"));
-        assert!(reply.starts_with("-WRONGTYPE"), "{fields}: {reply}");
+        assert!(reply.starts_with("!WRONGTYPE"), "{fields}: {reply}");
     }
 }
 
@@ -172,7 +172,7 @@ fn an_effect_without_its_session_is_counted_and_creates_nothing() {
     .enumerate()
     {
         let reply = dialog.ask(command);
-        assert!(!reply.starts_with('-'), "{command}: {reply}");
+        assert!(!reply.starts_with('!'), "{command}: {reply}");
         assert_eq!(total(&server, "seat_ignored_effects"), n as u64 + 1);
     }
     assert_eq!(Traces::without_totals(&server), before);
@@ -203,7 +203,7 @@ fn an_aof_piped_by_hand_makes_the_same_data() {
     let commands = server.commands_in_aof();
     for command in &commands {
         let reply = piped.ask_args(command);
-        assert!(!reply.starts_with('-'), "{}: {reply}", line(command));
+        assert!(!reply.starts_with('!'), "{}: {reply}", line(command));
     }
     assert_eq!(other.digest(), server.digest());
     let effects = |server: &Server| -> Vec<String> {

@@ -3,7 +3,7 @@
 use crate::dialog::{Dialog, Traces};
 use crate::support::Server;
 
-const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+const OOM: &str = "!OOM command not allowed when used memory > 'maxmemory'.";
 
 fn prepared() -> (Server, Dialog) {
     let server = Server::builder().recording().start();
@@ -40,7 +40,7 @@ fn only_a_grant_is_refused() {
         ("SEAT.ACQUIRE pool a 9 {}", r#"[1, "ALREADY_ACTIVE", 4]"#),
         (
             "SEAT.ACQUIRE pool e 9 nonsense",
-            "-ERR metadata must be a JSON object (RFC 8259, UTF-8)",
+            "!ERR metadata must be a JSON object (RFC 8259, UTF-8)",
         ),
         ("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
         ("SEAT.HEARTBEAT pool e", r#"[0, "SESSION_NOT_ACTIVE"]"#),
@@ -48,6 +48,7 @@ fn only_a_grant_is_refused() {
         ("SEAT.RELEASE pool a", r#"[1, "RELEASED", 3]"#),
         ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
         ("SEAT.REVOKE pool b", "1"),
+        ("SEAT.CLEANUP pool", "[0, 2]"),
         ("SEAT.SESSIONS missing", "[]"),
         ("SEAT.SCAN missing 0", r#"["0", []]"#),
         ("SEAT.GET pool e", "nil"),
@@ -98,7 +99,7 @@ fn in_a_script_the_rest_of_it_goes_through() {
     for command in ["pcall", "call"] {
         let script = format!("return redis.{command}('SEAT.ACQUIRE', 'pool', 'e', '9', '{{}}')");
         let reply = dialog.ask_args(&["EVAL", &script, "0"]);
-        assert!(reply.starts_with('-') && reply.contains("OOM"), "{reply}");
+        assert!(reply.starts_with('!') && reply.contains("OOM"), "{reply}");
         assert_eq!(server.digest(), before);
     }
     for (call, reply) in [

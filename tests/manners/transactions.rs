@@ -16,7 +16,7 @@ fn a_transaction_answers_each_of_its_commands() {
         ),
         (
             "SEAT.ACQUIRE pool c 2 nonsense",
-            "-ERR metadata must be a JSON object (RFC 8259, UTF-8)",
+            "!ERR metadata must be a JSON object (RFC 8259, UTF-8)",
         ),
         ("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
         ("SEAT.SESSIONS pool", r#"["a"]"#),
@@ -44,8 +44,8 @@ fn a_discarded_transaction_leaves_no_seat_taken() {
     dialog.expect("EXISTS pool", "0");
     dialog.expect("MULTI", "+OK");
     dialog.expect("SEAT.ACQUIRE pool a 1 {}", "+QUEUED");
-    assert!(dialog.ask("NOSUCH").starts_with('-'));
-    assert!(dialog.ask("EXEC").starts_with("-EXECABORT"));
+    assert!(dialog.ask("NOSUCH").starts_with('!'));
+    assert!(dialog.ask("EXEC").starts_with("!EXECABORT"));
     dialog.expect("EXISTS pool", "0");
 }
 
@@ -65,7 +65,7 @@ fn scripts_see_the_same_replies() {
     let script = "return redis.pcall('SEAT.ACQUIRE', KEYS[1], 'x', 'y')";
     let reply = dialog.ask_args(&["EVAL", script, "1", "pool"]);
     assert!(
-        reply.starts_with("-ERR seats must be a 64-bit integer"),
+        reply.starts_with("!ERR seats must be a 64-bit integer"),
         "{reply}"
     );
     dialog.expect("SEAT.COUNT pool", "1");
@@ -95,8 +95,8 @@ fn a_read_only_script_reads_and_no_more() {
     if server.version() >= (7, 0, 0) {
         assert_eq!(dialog.ask_args(&count), "1");
     } else {
-        assert!(dialog.ask_args(&count).starts_with("-ERR unknown command"));
+        assert!(dialog.ask_args(&count).starts_with("!ERR unknown command"));
     }
-    assert!(dialog.ask_args(&release).starts_with("-ERR"));
+    assert!(dialog.ask_args(&release).starts_with("!ERR"));
     dialog.expect("SEAT.COUNT pool", "1");
 }

@@ -5,7 +5,7 @@ use crate::dialog::Dialog;
 use crate::support::Server;
 
 /// Commands that change nothing in a pool that holds `a` and `b`, refused ones included.
-const QUIET: [&str; 12] = [
+const QUIET: [&str; 13] = [
     "SEAT.ACQUIRE pool a 9 {}",
     "SEAT.ACQUIRE pool c 2 {}",
     "SEAT.ACQUIRE pool c -1 {}",
@@ -16,6 +16,7 @@ const QUIET: [&str; 12] = [
     "SEAT.HEARTBEAT pool c",
     "SEAT.HEARTBEAT pool a {} more",
     "SEAT.REVOKE pool c d",
+    "SEAT.CLEANUP pool",
     "SEAT.EFFECT pool FREE released a",
     "SEAT.SCAN pool x",
 ];

@@ -93,10 +93,11 @@ fn a_replica_answers_readers_and_refuses_writers() {
         "SEAT.HEARTBEAT pool a",
         "SEAT.HEARTBEAT pool x",
         "SEAT.REVOKE pool a",
+        "SEAT.CLEANUP pool",
         "SEAT.EFFECT pool FREE released a",
     ] {
         let reply = reader.ask(command);
-        assert!(reply.starts_with("-READONLY"), "{command}: {reply}");
+        assert!(reply.starts_with("!READONLY"), "{command}: {reply}");
     }
     for command in [
         "SEAT.COUNT pool",
@@ -105,11 +106,12 @@ fn a_replica_answers_readers_and_refuses_writers() {
         "SEAT.SCAN pool 0 WITHMETADATA",
         "SEAT.GET pool a",
         "SEAT.GET pool b",
+        "SEAT.PTTL pool a",
         "SEAT.COUNT missing",
     ] {
         let (here, there) = (reader.ask(command), dialog.ask(command));
         assert_eq!(here, there, "{command}");
-        assert!(!here.starts_with('-'), "{command}: {here}");
+        assert!(!here.starts_with('!'), "{command}: {here}");
     }
     assert_eq!(reader.pool_info("pool", "used"), 1);
     assert_eq!(replica.digest(), digest);
@@ -136,7 +138,7 @@ fn a_promoted_replica_goes_on_where_the_primary_stopped() {
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
     dialog.expect("SEAT.ACQUIRE pool c 2 {}", r#"[1, "ACQUIRED", 2, 2]"#);
     let reply = dialog.ask("SEAT.EFFECT pool FREE released a");
-    assert!(reply.starts_with("-ERR"), "{reply}");
+    assert!(reply.starts_with("!ERR"), "{reply}");
     aof_at_rest(&replica);
     let from_aof = Server::builder().recording().data_of(&replica).start();
     assert_eq!(from_aof.digest(), replica.digest());

@@ -34,7 +34,7 @@ fn survives(dialog: &mut Dialog, payload: &[u8], context: &str) -> bool {
         dialog.ask("DEL bad");
         true
     } else {
-        assert!(reply.starts_with("-ERR "), "{context}: {reply}");
+        assert!(reply.starts_with("!ERR "), "{context}: {reply}");
         dialog.expect("EXISTS bad", "0");
         false
     }
