@@ -313,6 +313,17 @@ impl<'a> Args<'a> {
     }
 }
 
+/// What the server's allocator really sets aside for one byte.
+pub(crate) fn bytes_for_one() -> usize {
+    // SAFETY: the allocation is measured and freed, and nothing else knows it.
+    unsafe {
+        let allocation = api!(RedisModule_Alloc)(1);
+        let size = api!(RedisModule_MallocSize)(allocation);
+        api!(RedisModule_Free)(allocation);
+        size
+    }
+}
+
 /// Adds bytes to a value's digest, in the order of the calls.
 pub(crate) fn digest_bytes(digest: *mut raw::RedisModuleDigest, bytes: &[u8]) {
     // SAFETY: a digest callback passes its digest on here, and the server reads the bytes during the call.

@@ -72,6 +72,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
         raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED,
     );
+    seat_pool::calibrate_memory(ffi::bytes_for_one());
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
     config::init(ctx, args)?;
     commands::register(ctx)?;

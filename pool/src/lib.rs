@@ -23,6 +23,7 @@ mod slab;
 
 pub use codec::{DecodeError, Decoder};
 pub use effect::{Beat, Effect, Freed, Grant, Lease};
+pub use memory::calibrate as calibrate_memory;
 pub use metadata::{MAX_NESTING, Metadata, MetadataError};
 pub use pool::{Acquire, Heartbeat, Pool};
 pub use schedule::Schedule;

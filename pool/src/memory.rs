@@ -1,13 +1,31 @@
 //! What an allocation really costs.
 
-/// The bytes that jemalloc, Redis's usual allocator, sets aside for an allocation of `size` bytes.
-///
-/// Its size classes are multiples of 16 up to 128 (with 8 below), then four to each doubling. glibc's malloc differs from this
-/// by less than a class.
-pub(crate) const fn allocated(size: usize) -> usize {
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether the process allocates by glibc's malloc. Redis is mostly built with jemalloc.
+static IS_GLIBC: AtomicBool = AtomicBool::new(false);
+
+/// Tells which allocator the estimates of [`crate::Pool::memory_bytes`] are for, by what it really sets aside for one byte. Until
+/// then, and for allocators of similar classes, they are jemalloc's.
+pub fn calibrate(bytes_for_one: usize) {
+    IS_GLIBC.store(bytes_for_one == glibc(1), Relaxed);
+}
+
+/// The bytes that are set aside for an allocation of `size` bytes.
+pub(crate) fn allocated(size: usize) -> usize {
+    if size == 0 {
+        0
+    } else if IS_GLIBC.load(Relaxed) {
+        glibc(size)
+    } else {
+        jemalloc(size)
+    }
+}
+
+/// jemalloc's size classes are multiples of 16 up to 128 (with 8 below), then four to each doubling.
+const fn jemalloc(size: usize) -> usize {
     match size {
-        0 => 0,
-        1..=8 => 8,
+        0..=8 => 8,
         9..=128 => size.next_multiple_of(16),
         _ => {
             let step = (size - 1).ilog2() - 2;
@@ -16,9 +34,15 @@ pub(crate) const fn allocated(size: usize) -> usize {
     }
 }
 
+/// glibc's chunks are multiples of 16, of which 8 bytes are its own, and at least 32.
+const fn glibc(size: usize) -> usize {
+    let chunk = (size + 8).next_multiple_of(16);
+    if chunk < 32 { 24 } else { chunk - 8 }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::allocated;
+    use super::{glibc, jemalloc};
 
     #[test]
     fn sizes_round_up_to_jemallocs_classes() {
@@ -36,7 +60,14 @@ mod tests {
             (12_289, 14_336),
         ];
         for (size, class) in classes {
-            assert_eq!(allocated(size), class, "size {size}");
+            assert_eq!(jemalloc(size), class, "size {size}");
+        }
+    }
+
+    #[test]
+    fn sizes_round_up_to_glibcs_chunks() {
+        for (size, usable) in [(1, 24), (24, 24), (25, 40), (40, 40), (41, 56), (186, 200)] {
+            assert_eq!(glibc(size), usable, "size {size}");
         }
     }
 }
