@@ -109,6 +109,7 @@ impl<'a> PoolKey<'a> {
             self.pool = None;
             // SAFETY: the key is open for writing. This frees the pool, to which no reference is left.
             unsafe { api!(RedisModule_DeleteKey)(handle.as_ptr().cast()) };
+            reclaim::forget(self.ctx.selected_database(), self.name.bytes());
             self.events.add(Events::DEL);
         }
         self.ctx.signal_modified(self.name);

@@ -8,7 +8,8 @@ use redis_module::raw;
 use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
-use crate::ffi::{self, guard};
+use crate::ffi::{self, Str, guard};
+use crate::reclaim;
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
@@ -30,7 +31,7 @@ pub(crate) static POOL_TYPE: RedisType = RedisType::new(
         aux_load: None,
         aux_save: None,
         aux_save_triggers: 0,
-        unlink: None,
+        unlink: Some(unlink),
         defrag: None,
         mem_usage2: None,
         free_effort2: None,
@@ -137,6 +138,17 @@ unsafe extern "C" fn free(value: *mut c_void) {
     guard("free", || {
         // SAFETY: the value comes from `into_value`, and the server gives it up.
         drop(unsafe { Box::from_raw(value.cast::<Pool>()) });
+    });
+}
+
+/// A pool goes from its name, whatever the reason.
+unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_void) {
+    guard("unlink", || {
+        // SAFETY: the server passes a key and a value of this type, unchanged during the call.
+        let (key, pool) = unsafe { (Str::new(key), from_value(value)) };
+        if pool.earliest_deadline_ms().is_some() {
+            reclaim::forget_somewhere(key.bytes());
+        }
     });
 }
 

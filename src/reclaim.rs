@@ -28,6 +28,12 @@ const BATCH: usize = 32;
 /// When to try again while the server must not be written to.
 const RETRY_MS: i64 = 20;
 
+/// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
+const LONGEST_WAIT_MS: i64 = 3_600_000;
+
+/// Hints that may be freed in the main thread at once.
+const FREED_AT_ONCE: usize = 1000;
+
 /// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
 #[derive(Default)]
 struct Hints {
@@ -68,8 +74,8 @@ impl Hints {
             Some(timer) => ctx.stop_timer(timer.id),
             None => {}
         }
-        let wait_ms = at_ms.saturating_sub(ctx.now_ms()).max(1);
-        let id = ctx.create_timer(wait_ms, tick);
+        let wait_ms = at_ms.saturating_sub(ctx.now_ms());
+        let id = ctx.create_timer(wait_ms.clamp(1, LONGEST_WAIT_MS), tick);
         self.timer = Some(Timer { id, at_ms });
     }
 
@@ -94,6 +100,44 @@ fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
     });
 }
 
+/// Forgets the hint for a name whose pool is gone.
+pub(crate) fn forget(database: c_int, key: &[u8]) {
+    HINTS.with_borrow_mut(|hints| {
+        if let Some(schedule) = hints.databases.get_mut(&database) {
+            schedule.forget(key);
+        }
+    });
+}
+
+/// Forgets the hint for a name whose pool, with leases, is gone from a database that is not known. There must be a hint for it in that
+/// database; if others have the name as well, all are kept and found stale when they come up.
+pub(crate) fn forget_somewhere(key: &[u8]) {
+    HINTS.with_borrow_mut(|hints| {
+        let mut having = hints
+            .databases
+            .values_mut()
+            .filter(|schedule| schedule.contains(key));
+        if let (Some(only), None) = (having.next(), having.next()) {
+            only.forget(key);
+        }
+    });
+}
+
+/// Forgets all hints of a database, or of all if it is -1.
+fn forget_all(database: c_int) {
+    let flushed: Vec<Schedule> = HINTS.with_borrow_mut(|hints| {
+        let schedules = hints.databases.iter_mut();
+        let meant = schedules.filter(|(other, _)| database == -1 || **other == database);
+        meant
+            .map(|(_, schedule)| std::mem::take(schedule))
+            .collect()
+    });
+    if flushed.iter().map(Schedule::len).sum::<usize>() > FREED_AT_ONCE {
+        // As the server does with what FLUSHALL ASYNC leaves behind.
+        std::thread::spawn(move || drop(flushed));
+    }
+}
+
 /// Asks the server for the events that a pool can move by, and those by which time itself moves.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
@@ -104,7 +148,8 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     if status != raw::Status::Ok as c_int {
         return Err("cannot subscribe to keyspace events".into());
     }
-    let callbacks: [(u64, raw::RedisModuleEventCallback); 3] = [
+    let callbacks: [(u64, raw::RedisModuleEventCallback); 4] = [
+        (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         (
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             Some(on_role_change),
@@ -226,6 +271,19 @@ unsafe extern "C" fn on_role_change(
     }
 }
 
+unsafe extern "C" fn on_flush(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    phase: u64,
+    flushed: *mut c_void,
+) {
+    if phase == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+        // SAFETY: this event comes with this structure.
+        let flushed = unsafe { &*flushed.cast::<raw::RedisModuleFlushInfo>() };
+        guard("a flush", || forget_all(flushed.dbnum));
+    }
+}
+
 unsafe extern "C" fn on_swapdb(
     _: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
@@ -237,6 +295,9 @@ unsafe extern "C" fn on_swapdb(
     guard("SWAPDB", || {
         HINTS.with_borrow_mut(|hints| {
             let (one, other) = (databases.dbnum_first, databases.dbnum_second);
+            if one == other {
+                return;
+            }
             let first = hints.databases.remove(&one).unwrap_or_default();
             let second = hints.databases.insert(other, first).unwrap_or_default();
             hints.databases.insert(one, second);

@@ -127,6 +127,8 @@ impl Deadlines {
         // Deadlines mostly come in rising order; then full blocks stay behind the split, else halves.
         let keep = if place == BLOCK { BLOCK } else { BLOCK / 2 };
         let tail = block.split_off(keep);
+        // The insertion that overfilled the block has doubled its capacity.
+        block.shrink_to(BLOCK);
         self.blocks.insert(number + 1, tail);
         self.recount();
     }

@@ -57,6 +57,35 @@ impl Schedule {
         self.times.earliest().map(|entry| entry.deadline_ms)
     }
 
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is no name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `name` is to come up. O(1).
+    pub fn contains(&self, name: &[u8]) -> bool {
+        let names = &self.names;
+        let slot = self.index.find(name, |slot| name_in(names, slot));
+        slot.is_some()
+    }
+
+    /// Takes `name` out, whenever it would come up. O(log n).
+    pub fn forget(&mut self, name: &[u8]) -> bool {
+        let names = &self.names;
+        let Some(slot) = self.index.remove(name, |slot| name_in(names, slot)) else {
+            return false;
+        };
+        if let Some((_, at_ms)) = self.names.remove(slot) {
+            self.times.remove(at_ms, slot);
+        }
+        true
+    }
+
     /// Takes out the earliest name if it has come up by `now_ms`. O(log n).
     pub fn take_due(&mut self, now_ms: i64) -> Option<Box<[u8]>> {
         let &Entry {
@@ -65,11 +94,9 @@ impl Schedule {
         if deadline_ms > now_ms {
             return None;
         }
-        self.times.remove(deadline_ms, slot);
-        let names = &self.names;
-        let name = &names.get(slot)?.0;
-        self.index.remove(name, |slot| name_in(names, slot));
-        self.names.remove(slot).map(|(name, _)| name)
+        let name = self.names.get(slot)?.0.clone();
+        self.forget(&name);
+        Some(name)
     }
 }
 
@@ -87,11 +114,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(steps in prop::collection::vec((0..40u8, 0..1000i64, any::<bool>()), 1..400)) {
+        fn agrees_with_a_map(steps in prop::collection::vec((0..40u8, 0..1000i64, 0..5u8), 1..400)) {
             let mut schedule = Schedule::default();
             let mut model: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
-            for (name, at_ms, take) in steps {
-                if take {
+            for (name, at_ms, step) in steps {
+                if step == 0 {
+                    let name = vec![name; usize::from(name)];
+                    prop_assert_eq!(schedule.contains(&name), model.contains_key(&name));
+                    prop_assert_eq!(schedule.forget(&name), model.remove(&name).is_some());
+                    prop_assert_eq!(schedule.len(), model.len());
+                } else if step < 3 {
                     let earliest = model.values().min().copied();
                     prop_assert_eq!(schedule.earliest_ms(), earliest);
                     let taken = schedule.take_due(at_ms);
