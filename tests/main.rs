@@ -4,6 +4,8 @@ mod commands;
 mod dialog;
 mod docs;
 mod documents;
+mod leases;
+mod lines;
 mod manners;
 mod memory;
 mod overbooking;

@@ -1,0 +1,295 @@
+//! Leases as their holders meet them: what is asked for, what is answered, and when a seat is gone.
+
+mod input;
+mod kept;
+mod lapsed;
+
+use crate::lines::{Lines, effects_of, total};
+use crate::support::{Server, Wire};
+
+#[test]
+fn replies_are_exact_in_both_protocols() {
+    let server = Server::start();
+    for (key, mut wire) in [("two", server.wire()), ("three", server.wire().resp3())] {
+        let expected: [(&str, &str); 14] = [
+            (
+                "SEAT.ACQUIRE pool a 2 EX 60",
+                "*5|:1|$8|ACQUIRED|:1|:2|:60000|",
+            ),
+            (
+                "SEAT.ACQUIRE pool b 2 {} PX 90000",
+                "*5|:1|$8|ACQUIRED|:2|:2|:90000|",
+            ),
+            (
+                "SEAT.ACQUIRE pool a 2 PX 70000",
+                "*4|:1|$14|ALREADY_ACTIVE|:2|:70000|",
+            ),
+            ("SEAT.ACQUIRE pool a 2", "*3|:1|$14|ALREADY_ACTIVE|:2|"),
+            (
+                "SEAT.ACQUIRE pool c 2 EX 60",
+                "*4|:0|$18|NO_SEATS_AVAILABLE|:2|:2|",
+            ),
+            (
+                "SEAT.HEARTBEAT pool a EX 80",
+                "*4|:1|$17|HEARTBEAT_UPDATED|:1|:80000|",
+            ),
+            ("SEAT.HEARTBEAT pool a", "*3|:1|$17|HEARTBEAT_UPDATED|:2|"),
+            (
+                "SEAT.HEARTBEAT pool c EX 80",
+                "*2|:0|$18|SESSION_NOT_ACTIVE|",
+            ),
+            ("SEAT.ACQUIRE pool d 3", "*4|:1|$8|ACQUIRED|:3|:3|"),
+            ("SEAT.PTTL pool d", ":-1|"),
+            ("SEAT.PTTL pool c", ":-2|"),
+            ("SEAT.PTTL missing a", ":-2|"),
+            ("SEAT.CLEANUP pool", "*2|:0|:3|"),
+            ("SEAT.CLEANUP missing IDLE 0", "*2|:0|:0|"),
+        ];
+        for (line, reply) in expected {
+            let line = line.replace("pool", key);
+            let raw = wire.call(&crate::lines::arguments(&line));
+            let shown = String::from_utf8(raw).expect("text").replace("\r\n", "|");
+            assert_eq!(shown, reply, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_lease_lasts_for_as_long_as_was_asked_for() {
+    let server = Server::start();
+    let mut wire = server.wire();
+    for (line, length_ms) in [
+        ("SEAT.ACQUIRE pool a 9 PX 60001", 60_001),
+        ("SEAT.ACQUIRE pool b 9 EX 60", 60_000),
+        ("SEAT.ACQUIRE pool b 9 EX 61", 61_000),
+        ("SEAT.HEARTBEAT pool a EX 62", 62_000),
+        ("SEAT.HEARTBEAT pool a", 62_000),
+        ("SEAT.HEARTBEAT pool b ignored", 61_000),
+        ("SEAT.HEARTBEAT pool b PX 59001", 59_001),
+        ("SEAT.HEARTBEAT pool b", 59_001),
+    ] {
+        let session = crate::lines::arguments(line)[2];
+        let pttl = format!("SEAT.PTTL pool {session}");
+        let (before_ms, replies) = (wire.now_ms(), wire.ask_at_once(&[line, &pttl, "TIME"]));
+        let left_ms: i64 = replies[1].parse().expect("milliseconds");
+        let passed_ms = wire.now_ms() - before_ms;
+        assert!(
+            (length_ms - passed_ms..=length_ms).contains(&left_ms),
+            "{line}: {left_ms} ms left of {length_ms}, and {passed_ms} have passed"
+        );
+    }
+}
+
+/// The fields of the one effect that `line` has, and the span of time in which it was decided.
+fn effect(
+    server: &Server,
+    wire: &mut Wire,
+    line: &str,
+) -> (Vec<String>, std::ops::RangeInclusive<i64>) {
+    let before_ms = wire.now_ms();
+    let effects = effects_of(server, || drop(wire.ask(line)));
+    assert_eq!(effects.len(), 1, "{line}: {effects:?}");
+    let fields = effects[0].split(' ').map(str::to_owned).collect();
+    (fields, before_ms..=wire.now_ms())
+}
+
+#[test]
+fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
+    let server = Server::builder().recording().start();
+    let mut wire = server.wire();
+    for (line, kind, length) in [
+        (r#"SEAT.ACQUIRE pool a 9 {"m":1} EX 60"#, "GRANT", "60000"),
+        ("SEAT.ACQUIRE pool b 9", "GRANT", "0"),
+        ("SEAT.ACQUIRE pool a 9 PX 70000", "RENEW", "70000"),
+        ("SEAT.HEARTBEAT pool a", "BEAT", "70000"),
+        ("SEAT.HEARTBEAT pool a EX 80", "BEAT", "80000"),
+        ("SEAT.HEARTBEAT pool b", "BEAT", "0"),
+        ("SEAT.HEARTBEAT pool b EX 90", "BEAT", "90000"),
+    ] {
+        let session = crate::lines::arguments(line)[2];
+        let (fields, span_ms) = effect(&server, &mut wire, line);
+        let lease_at = match kind {
+            "GRANT" => 8,
+            "BEAT" => 6,
+            _ => 4,
+        };
+        assert_eq!(
+            fields[..4],
+            ["SEAT.EFFECT", "pool", kind, session],
+            "{line}"
+        );
+        assert_eq!(fields[lease_at], length, "{line}");
+        let deadline_ms: i64 = fields[lease_at + 1].parse().expect("a time");
+        let length_ms: i64 = length.parse().expect("a length");
+        if length_ms == 0 {
+            assert_eq!(deadline_ms, 0, "{line}");
+        } else {
+            assert!(
+                span_ms.contains(&(deadline_ms - length_ms)),
+                "{line}: {deadline_ms}"
+            );
+        }
+    }
+    let silent = effects_of(&server, || {
+        for line in [
+            "SEAT.ACQUIRE pool a 9",
+            "SEAT.ACQUIRE pool c 2 EX 60",
+            "SEAT.HEARTBEAT pool c EX 60",
+            "SEAT.PTTL pool a",
+            "SEAT.CLEANUP pool",
+            "SEAT.CLEANUP pool IDLE 1000",
+        ] {
+            wire.ask(line);
+        }
+    });
+    assert_eq!(silent, [""; 0]);
+}
+
+#[test]
+fn an_acquire_without_a_lease_leaves_the_one_that_there_is() {
+    let server = Server::start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool a 1 EX 60");
+    let deadline_ms = wire.pool_info("pool", "next_deadline_ms");
+    wait_a_millisecond(&mut wire);
+    assert_eq!(wire.ask("SEAT.ACQUIRE pool a 1"), "1 ALREADY_ACTIVE 1");
+    assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
+    wire.ask("SEAT.HEARTBEAT pool a");
+    assert!(wire.pool_info("pool", "next_deadline_ms") > deadline_ms);
+}
+
+fn wait_a_millisecond(wire: &mut Wire) {
+    let now_ms = wire.now_ms();
+    crate::lines::wait_until(wire, now_ms + 2);
+}
+
+#[test]
+fn a_renewal_is_told_and_counts_no_heartbeat() {
+    let server = Server::builder()
+        .config("notify-keyspace-events EdA")
+        .start();
+    let mut wire = server.wire();
+    let mut events = server.wire();
+    events.ask("PSUBSCRIBE *");
+    wire.ask("SEAT.ACQUIRE pool a 1 EX 60");
+    wire.ask("SEAT.ACQUIRE pool a 1 EX 60");
+    wire.ask("SEAT.ACQUIRE pool a 1");
+    wire.ask("SEAT.HEARTBEAT pool a");
+    let mut heard = Vec::new();
+    while heard
+        .last()
+        .is_none_or(|event: &String| event != "seat.heartbeat")
+    {
+        let message = String::from_utf8(events.read()).expect("text");
+        let channel = message
+            .split("\r\n")
+            .find(|part| part.starts_with("__keyevent"));
+        let event = channel.and_then(|channel| channel.split_once("__:"));
+        heard.push(event.expect("an event").1.to_owned());
+    }
+    // Redis 7.0 and newer tell of a new key besides.
+    heard.retain(|event| event.starts_with("seat."));
+    assert_eq!(heard, ["seat.acquired", "seat.renewed", "seat.heartbeat"]);
+    let stored = wire.ask("SEAT.GET pool a");
+    assert!(stored.ends_with(r#""heartbeat_count":1}"#), "{stored}");
+    assert_eq!(
+        (
+            total(&server, "already_active"),
+            total(&server, "heartbeats")
+        ),
+        (2, 1)
+    );
+}
+
+#[test]
+fn the_pool_tells_of_its_leases() {
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut wire = server.wire();
+    let info = |wire: &mut Wire| {
+        ["used", "leased", "next_deadline_ms"].map(|field| wire.pool_info("pool", field))
+    };
+    let second = wire.now_ms() / 1000;
+    let at_ms = |seconds: i64| (second + seconds) * 1000;
+    wire.ask("SEAT.ACQUIRE pool a 9");
+    assert_eq!(info(&mut wire), [1, 0, -1]);
+    for (session, seconds) in [("b", 3000), ("c", 2000), ("d", 4000)] {
+        let deadline_ms = at_ms(seconds);
+        wire.ask(&format!(
+            "SEAT.EFFECT pool GRANT {session} 9 {second} {second} - 5000000 {deadline_ms} {{}}"
+        ));
+    }
+    assert_eq!(info(&mut wire), [4, 3, at_ms(2000)]);
+    wire.ask("SEAT.RELEASE pool c");
+    assert_eq!(info(&mut wire), [3, 2, at_ms(3000)]);
+    wire.ask("SEAT.REVOKE pool b d");
+    assert_eq!(info(&mut wire), [1, 0, -1]);
+}
+
+#[test]
+fn what_scripts_stored_about_a_session_knows_no_lease() {
+    let server = Server::start();
+    let mut wire = server.wire();
+    let replies = wire.ask_at_once(&[
+        r#"SEAT.ACQUIRE leased a 1 {"m":[1]} EX 60"#,
+        r#"SEAT.ACQUIRE plain a 1 {"m":[1]}"#,
+        "SEAT.HEARTBEAT leased a",
+        "SEAT.HEARTBEAT plain a",
+        "SEAT.GET leased a",
+        "SEAT.GET plain a",
+        "SEAT.SESSIONS leased WITHMETADATA",
+        "SEAT.SESSIONS plain WITHMETADATA",
+    ]);
+    let keys: Vec<String> = serde_json::from_str::<serde_json::Value>(&replies[4])
+        .expect("JSON")
+        .as_object()
+        .expect("an object")
+        .keys()
+        .cloned()
+        .collect();
+    assert_eq!(
+        keys,
+        ["acquired_at", "heartbeat_count", "last_heartbeat", "m"]
+    );
+    assert_eq!(replies[6].split(' ').next(), Some("a"));
+    assert_eq!(replies[6].split(' ').nth(1), Some(replies[4].as_str()));
+    assert_eq!(replies[7].split(' ').nth(1), Some(replies[5].as_str()));
+}
+
+#[test]
+fn cleanup_takes_the_silent_too_if_told_how_silent() {
+    let server = Server::builder()
+        .recording()
+        .module_args("allow-effects yes")
+        .start();
+    let mut wire = server.wire();
+    let now = wire.now_ms() / 1000;
+    let far_ms = (now + 5000) * 1000;
+    for (session, silent, lease) in [
+        ("fresh", 0, format!("5000000 {far_ms}")),
+        ("leased", 500, format!("5000000 {far_ms}")),
+        ("unleased", 900, "0 0".to_owned()),
+    ] {
+        let heard = now - silent;
+        wire.ask(&format!(
+            "SEAT.EFFECT pool GRANT {session} 9 {heard} {heard} - {lease} {{}}"
+        ));
+    }
+    assert_eq!(wire.ask("SEAT.CLEANUP pool"), "0 3");
+    assert_eq!(wire.ask("SEAT.CLEANUP pool IDLE 2000"), "0 3");
+    assert_eq!(
+        effects_of(&server, || assert_eq!(
+            wire.ask("seat.cleanup pool idle 700"),
+            "1 2"
+        )),
+        ["SEAT.EFFECT pool FREE expired unleased"]
+    );
+    assert_eq!(
+        effects_of(&server, || assert_eq!(
+            wire.ask("SEAT.CLEANUP pool IDLE 300"),
+            "1 1"
+        )),
+        ["SEAT.EFFECT pool FREE expired leased"]
+    );
+    assert_eq!(total(&server, "expired"), 2);
+    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "fresh");
+}
