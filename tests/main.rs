@@ -1,5 +1,6 @@
 //! The promises of redis-seat, each on a real `redis-server`.
 
+mod cases;
 mod commands;
 mod dialog;
 mod docs;
