@@ -5,6 +5,7 @@ mod commands;
 mod dialog;
 mod docs;
 mod documents;
+mod guide;
 mod leases;
 mod lines;
 mod manners;
