@@ -13,6 +13,7 @@ mod memory;
 mod overbooking;
 mod parity;
 mod persistence;
+mod reclaim;
 mod replication;
 mod support;
 mod value;

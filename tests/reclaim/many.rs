@@ -1,0 +1,138 @@
+//! Very many leases: what their end costs whoever else uses the server, and what they cost while they run.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use crate::lines::{Lines, ask_many, grants_until, total};
+use crate::support::{Server, Wire, eventually};
+
+/// The longest of all round trips until the server's clock shows `until_ms` and `done` agrees, which is asked now and then.
+fn longest_round_trip(
+    wire: &mut Wire,
+    until_ms: i64,
+    mut done: impl FnMut(&mut Wire) -> bool,
+) -> Duration {
+    let mut longest = Duration::ZERO;
+    for turn in 0_u64.. {
+        let began = Instant::now();
+        let reply = wire.call(&["PING"]);
+        longest = longest.max(began.elapsed());
+        assert_eq!(reply, b"+PONG\r\n");
+        if turn.is_multiple_of(100) && wire.now_ms() >= until_ms && done(wire) {
+            break;
+        }
+    }
+    longest
+}
+
+#[test]
+fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
+    const MANY: usize = 100_000;
+    const ROUNDS: usize = 3;
+    const BOUND: Duration = Duration::from_millis(50);
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut wire = server.wire();
+    let mut pauses = Vec::new();
+    let mut ends_ms = Vec::new();
+    let mut lead_ms = 2000;
+    while pauses.len() < ROUNDS {
+        let deadline_ms = wire.now_ms() + lead_ms;
+        let before = total(&server, "expired");
+        ask_many(&mut wire, grants_until(deadline_ms, MANY));
+        if wire.now_ms() >= deadline_ms {
+            // Too slow a machine: some have lapsed while others were still coming.
+            assert!(
+                lead_ms < 30_000,
+                "{MANY} leases are not granted within {lead_ms} ms"
+            );
+            lead_ms *= 2;
+            longest_round_trip(&mut wire, 0, |wire| wire.ask("EXISTS pool") == "0");
+            continue;
+        }
+        assert_eq!(wire.number("SEAT.COUNT pool"), MANY as i64);
+        let idle = longest_round_trip(&mut wire, deadline_ms - 20, |_| true);
+        let mut ended_ms = 0;
+        let pause = longest_round_trip(&mut wire, deadline_ms, |wire| {
+            assert_eq!(wire.number("SEAT.COUNT pool"), 0);
+            ended_ms = wire.now_ms();
+            wire.ask("EXISTS pool") == "0"
+        });
+        assert_eq!(total(&server, "expired"), before + MANY as u64);
+        pauses.push((pause, idle));
+        ends_ms.push(ended_ms - deadline_ms);
+    }
+    writeln!(
+        io::stderr(),
+        "reclaim of {MANY}: done after {ends_ms:?} ms; longest pause, and without lapses: {pauses:?}"
+    )
+    .expect("stderr");
+    assert!(
+        ends_ms.iter().any(|&end| end < 2000),
+        "reclaimed after {ends_ms:?} ms"
+    );
+    let least = pauses
+        .iter()
+        .map(|(pause, _)| *pause)
+        .min()
+        .expect("rounds");
+    assert!(
+        least < BOUND,
+        "each of {ROUNDS} reclaims held the server up for longer than {BOUND:?}: {pauses:?}"
+    );
+}
+
+#[test]
+fn a_lease_costs_little_memory_and_gives_it_back() {
+    const MANY: usize = 200_000;
+    let server = Server::start();
+    let mut wire = server.wire();
+    let metadata = format!(r#"{{"machine":"{}"}}"#, "m".repeat(136));
+    let used = || -> usize { server.info("memory")["used_memory"].parse().expect("bytes") };
+    let mut acquire = |key: &str, lease: &str| {
+        let acquire = |n| format!("SEAT.ACQUIRE {key} {n:0>36} 1000000 {metadata} {lease}");
+        ask_many(&mut wire, (0..MANY).map(acquire));
+        (
+            usize::try_from(wire.pool_info(key, "memory_bytes")).expect("bytes"),
+            wire.number(&format!("SEAT.COUNT {key}")),
+        )
+    };
+    let empty = used();
+    let (plain, count) = acquire("plain", "");
+    assert_eq!(count, MANY as i64);
+    let between = used();
+    let (leased, count) = acquire("leased", "EX 3600");
+    assert_eq!(count, MANY as i64);
+    let (taken_plain, taken_leased) = (between - empty, used() - between);
+    let each = |bytes: usize| bytes as f64 / MANY as f64;
+    writeln!(
+        io::stderr(),
+        "memory per session: {:.1} bytes, with a lease {:.1} (of the server's count {:.1} and {:.1})",
+        each(plain),
+        each(leased),
+        each(taken_plain),
+        each(taken_leased)
+    )
+    .expect("stderr");
+    // An entry of 24 bytes in an ordered index, with some room to grow.
+    assert!(
+        each(leased - plain) < 36.0,
+        "{} bytes for each lease",
+        each(leased - plain)
+    );
+    for (reported, taken) in [(plain, taken_plain), (leased, taken_leased)] {
+        let ratio = taken as f64 / reported as f64;
+        assert!(
+            (0.9..1.1).contains(&ratio),
+            "{reported} bytes reported, {taken} taken"
+        );
+    }
+    wire.ask("SEAT.CLEANUP leased IDLE 0");
+    let calls = ["SEAT.CLEANUP plain IDLE 0", "SEAT.CLEANUP leased IDLE 0"];
+    eventually("all sessions have been silent for a second", || {
+        calls.iter().all(|call| wire.ask(call).ends_with(" 0"))
+    });
+    assert_eq!(wire.ask("DBSIZE"), "0");
+    eventually("the memory is given back", || {
+        used() < empty + (between - empty) / 20
+    });
+}

@@ -1,0 +1,303 @@
+//! Whatever way a pool comes under a name, its leases lapse there.
+
+use std::env;
+use std::io::{self, Write};
+
+use fastrand::Rng;
+
+use crate::lines::{Lines, total, wait_for_reclaim};
+use crate::support::{Server, Wire, eventually};
+
+/// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that many lapses.
+#[track_caller]
+fn lapses_after(steps: &[&str], seats: u64) {
+    let server = Server::start();
+    let mut wire = server.wire();
+    let replies = wire.ask_at_once(steps);
+    let refused = replies.iter().find(|reply| reply.starts_with('-'));
+    assert_eq!(refused, None, "{steps:?}");
+    wait_for_reclaim(&server, seats);
+    for database in 0..4 {
+        wire.ask(&format!("SELECT {database}"));
+        assert_eq!(
+            wire.ask("DBSIZE"),
+            "0",
+            "database {database} after {steps:?}"
+        );
+    }
+}
+
+const ACQUIRE: &str = "SEAT.ACQUIRE pool a 9 PX 30";
+
+#[test]
+fn after_rename() {
+    lapses_after(&[ACQUIRE, "RENAME pool other"], 1);
+    lapses_after(&[ACQUIRE, "RENAME pool other", "RENAMENX other third"], 1);
+}
+
+#[test]
+fn after_rename_onto_another_pool() {
+    let other = "SEAT.ACQUIRE other a 9 EX 3600";
+    lapses_after(&[other, ACQUIRE, "RENAME pool other"], 1);
+}
+
+#[test]
+fn after_copy() {
+    lapses_after(&[ACQUIRE, "COPY pool other"], 2);
+    lapses_after(&[ACQUIRE, "COPY pool other DB 3", "COPY pool pool DB 2"], 3);
+}
+
+#[test]
+fn after_copy_over_another_pool() {
+    let other = "SEAT.ACQUIRE other a 9 EX 3600";
+    lapses_after(&[other, ACQUIRE, "COPY pool other REPLACE", "DEL pool"], 1);
+}
+
+#[test]
+fn after_move() {
+    lapses_after(&[ACQUIRE, "MOVE pool 3"], 1);
+}
+
+#[test]
+fn after_swapdb() {
+    lapses_after(&[ACQUIRE, "SWAPDB 0 2"], 1);
+    lapses_after(&[ACQUIRE, "SWAPDB 0 2", "SWAPDB 2 3", "SWAPDB 1 3"], 1);
+    lapses_after(&["SELECT 2", ACQUIRE, "SELECT 0", ACQUIRE, "SWAPDB 0 2"], 2);
+}
+
+#[test]
+fn after_swapdb_of_a_database_with_itself() {
+    lapses_after(&[ACQUIRE, "SWAPDB 0 0"], 1);
+}
+
+#[test]
+fn after_restore() {
+    let restore = "return redis.call('RESTORE',KEYS[2],0,redis.call('DUMP',KEYS[1]),'REPLACE')";
+    for steps in [&["DEL pool"][..], &["SEAT.ACQUIRE pool b 9"], &[]] {
+        let server = Server::start();
+        let mut wire = server.wire();
+        wire.ask("MULTI");
+        wire.ask("SEAT.ACQUIRE other b 9 EX 3600");
+        wire.ask(ACQUIRE);
+        wire.call(&["EVAL", restore, "2", "pool", "other"]);
+        for step in steps {
+            wire.ask(step);
+        }
+        wire.ask("EXEC");
+        let pools = if steps == ["DEL pool"] { 1 } else { 2 };
+        wait_for_reclaim(&server, pools);
+        assert_eq!(wire.ask("EXISTS other"), "0");
+    }
+}
+
+#[test]
+fn after_the_key_was_deleted_and_made_anew() {
+    for deletion in [
+        "DEL pool",
+        "UNLINK pool",
+        "FLUSHDB",
+        "FLUSHALL",
+        "SET pool x",
+        "PEXPIRE pool 0",
+    ] {
+        let server = Server::start();
+        let mut wire = server.wire();
+        wire.ask_at_once(&["SEAT.ACQUIRE pool a 9 PX 10", deletion]);
+        // The old pool's deadline comes up while a pool whose leases are longer has the name.
+        wire.ask_at_once(&[
+            "DEL pool",
+            "SEAT.ACQUIRE pool a 9 PX 60",
+            "SEAT.ACQUIRE pool b 9 PX 90",
+        ]);
+        wait_for_reclaim(&server, 2);
+        assert_eq!(wire.ask("EXISTS pool"), "0", "after {deletion}");
+    }
+}
+
+#[test]
+fn while_another_type_has_the_name() {
+    let server = Server::start();
+    let mut wire = server.wire();
+    wire.ask_at_once(&[ACQUIRE, "RENAME pool other", "SET pool x"]);
+    wait_for_reclaim(&server, 1);
+    assert_eq!(wire.ask("GET pool"), "x");
+    wire.ask_at_once(&[
+        "DEL pool",
+        "SEAT.ACQUIRE pool a 9 PX 1",
+        "RENAME pool third",
+        "LPUSH pool x",
+    ]);
+    wait_for_reclaim(&server, 2);
+    assert_eq!(wire.ask("LLEN pool"), "1");
+}
+
+#[test]
+fn in_every_database() {
+    let steps: Vec<String> = (0..16)
+        .flat_map(|database| [format!("SELECT {database}"), ACQUIRE.to_owned()])
+        .collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    lapses_after(&steps, 16);
+}
+
+#[test]
+fn on_a_key_that_expires_itself() {
+    lapses_after(&[ACQUIRE, "EXPIRE pool 1000"], 1);
+    // The key goes before the lease does: nothing is left to reclaim, and nothing breaks.
+    let server = Server::start();
+    let mut wire = server.wire();
+    wire.ask_at_once(&[
+        "SEAT.ACQUIRE pool a 9 PX 30",
+        "PEXPIRE pool 5",
+        "SEAT.ACQUIRE other a 9 PX 40",
+    ]);
+    wait_for_reclaim(&server, 1);
+    assert_eq!(wire.ask("DBSIZE"), "0");
+}
+
+#[test]
+fn after_a_reload() {
+    for attempt in 1.. {
+        let server = Server::start();
+        let mut wire = server.wire();
+        wire.ask_at_once(&[
+            "SEAT.ACQUIRE pool a 9 PX 300",
+            "SELECT 3",
+            "SEAT.ACQUIRE pool a 9 PX 300",
+        ]);
+        assert_eq!(wire.ask("DEBUG RELOAD"), "OK");
+        // On a machine that stood still the lease may have lapsed before the reload; that would prove nothing.
+        let in_time = total(&server, "expired") == 0;
+        wait_for_reclaim(&server, 2);
+        assert_eq!(wire.ask("DBSIZE"), "0");
+        if in_time {
+            break;
+        }
+        assert!(attempt < 5, "a reload took longer than 300 ms five times");
+    }
+}
+
+#[test]
+fn after_loading_an_rdb_or_an_aof() {
+    for builder in [
+        Server::builder().config("save 3600 1"),
+        Server::builder().recording(),
+        Server::builder().config("appendonly yes"),
+    ] {
+        let mut server = builder.start();
+        let mut wire = server.wire();
+        // The pause keeps this process from reclaiming them.
+        wire.ask_at_once(&[
+            "SEAT.ACQUIRE pool a 9 PX 1",
+            "SEAT.ACQUIRE other a 9 PX 600",
+            "RENAME other third",
+            "CLIENT PAUSE 600000 WRITE",
+        ]);
+        server.restart();
+        // The totals begin with the process, so what they count came after the loading.
+        wait_for_reclaim(&server, 2);
+        assert_eq!(server.wire().ask("DBSIZE"), "0");
+        assert_eq!(total(&server, "ignored_effects"), 0);
+    }
+}
+
+/// One random thing that happens to the pools of three databases.
+fn step(random: &mut Rng) -> String {
+    let mut key = || format!("k{}", random.u8(..4));
+    let (one, other) = (key(), key());
+    let session = random.u8(..6);
+    let lease_ms = random.u32(1..150);
+    let database = random.u8(..3);
+    match random.u8(..20) {
+        0..8 => format!("SEAT.ACQUIRE {one} s{session} 4 PX {lease_ms}"),
+        8..10 => format!("SEAT.HEARTBEAT {one} s{session} PX {lease_ms}"),
+        10 => format!("SEAT.HEARTBEAT {one} s{session}"),
+        11 => format!("SEAT.RELEASE {one} s{session}"),
+        12 => format!("RENAME {one} {other}"),
+        13 => format!("COPY {one} {other} DB {database} REPLACE"),
+        14 => format!("MOVE {one} {database}"),
+        15 => format!("SWAPDB {} {database}", random.u8(..3)),
+        16 => match random.u8(..6) {
+            0 => "FLUSHDB".to_owned(),
+            1 => "DEBUG RELOAD".to_owned(),
+            2 => format!("SEAT.CLEANUP {one}"),
+            _ => format!("DEL {one}"),
+        },
+        17 => format!("DUMP {one} {other}"),
+        _ => format!("SELECT {database}"),
+    }
+}
+
+#[test]
+fn after_anything_in_any_order() {
+    let seed = env::var("SEAT_TEST_SEED").map_or_else(
+        |_| fastrand::u64(..),
+        |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
+    );
+    writeln!(io::stderr(), "reclaim, moves: SEAT_TEST_SEED={seed}").expect("stderr");
+    let mut random = Rng::with_seed(seed);
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut wire = primary.wire();
+    let restore = "local d = redis.call('DUMP', KEYS[1])
+        return d and redis.call('RESTORE', KEYS[2], 0, d, 'REPLACE')";
+    for _ in 0..3000 {
+        let step = step(&mut random);
+        match step
+            .strip_prefix("DUMP ")
+            .and_then(|keys| keys.split_once(' '))
+        {
+            Some((from, to)) => drop(wire.call(&["EVAL", restore, "2", from, to])),
+            // A missing key, the same database: an error is as good as any.
+            None => drop(wire.ask(&step)),
+        }
+    }
+    eventually("all leases have lapsed and all pools are gone", || {
+        keys(&mut wire) == 0
+    });
+    primary.wait_for_offset(&replica);
+    assert_eq!(keys(&mut replica.wire()), 0);
+    assert_eq!(total(&replica, "ignored_effects"), 0);
+    assert_eq!(total(&replica, "expired"), 0);
+    assert!(total(&primary, "expired") > 50, "hardly anything lapsed");
+}
+
+fn keys(wire: &mut Wire) -> i64 {
+    let size = |database| {
+        wire.ask(&format!("SELECT {database}"));
+        wire.number("DBSIZE")
+    };
+    (0..3).map(size).sum()
+}
+
+/// The pools of the previous test must not have waited for something else to wake them.
+#[test]
+fn what_is_moved_is_not_late() {
+    let server = Server::builder()
+        .config("hz 1")
+        .config("dynamic-hz no")
+        .start();
+    let mut wire = server.wire();
+    let mut late_ms = Vec::new();
+    let mut events = super::listener(&server, "__keyevent@*__:seat.expired");
+    for moving in [
+        "RENAME pool other",
+        "MOVE pool 3",
+        "SWAPDB 0 3",
+        "COPY pool other DB 1",
+    ] {
+        wire.ask_at_once(&[
+            "SELECT 0",
+            "SEAT.ACQUIRE pool a 9 PX 100",
+            moving,
+            "SELECT 0",
+            "DEL pool",
+        ]);
+        let deadline_ms = super::unix_ms() + 100;
+        super::heard(&mut events);
+        late_ms.push(super::unix_ms() - deadline_ms);
+    }
+    let timely = late_ms.iter().filter(|&&late| late < 100).count();
+    assert!(timely >= 3, "reclaimed {late_ms:?} ms late");
+}

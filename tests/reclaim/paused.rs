@@ -1,0 +1,121 @@
+//! A server that must not write for a while: the seats wait, nothing crashes, and primary and replica stay alike.
+
+use std::process::Command;
+
+use crate::lines::{Lines, total, wait_for_reclaim, wait_until};
+use crate::support::{Server, eventually};
+
+#[test]
+fn client_pause_puts_the_reclaim_off() {
+    for (pause, end) in [
+        ("CLIENT PAUSE 600000 WRITE", Some("CLIENT UNPAUSE")),
+        ("CLIENT PAUSE 1500 WRITE", None),
+        ("CLIENT PAUSE 300 ALL", None),
+    ] {
+        let primary = Server::builder().tcp().start();
+        let replica = Server::builder().replica_of(&primary).start();
+        primary.wait_for_offset(&replica);
+        let mut wire = primary.wire();
+        let lines: Vec<String> = (0..100)
+            .map(|n| format!("SEAT.ACQUIRE pool s{n} 200 PX 100"))
+            .chain(["SEAT.ACQUIRE pool stays 200", pause].map(str::to_owned))
+            .collect();
+        wire.ask_at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let deadline_ms = {
+            // A pause of all clients stops this look, too, until it is over.
+            let mut wire = primary.wire();
+            wire.now_ms() + 100
+        };
+        if pause.ends_with("WRITE") {
+            wait_until(&mut wire, deadline_ms + 150);
+            assert_eq!(wire.ask("SEAT.COUNT pool"), "1", "{pause}");
+            assert_eq!(total(&primary, "expired"), 0, "{pause}");
+            primary.wait_for_offset(&replica);
+            assert_eq!(primary.digest(), replica.digest(), "{pause}");
+        }
+        if let Some(end) = end {
+            wire.ask(end);
+        }
+        wait_for_reclaim(&primary, 100);
+        primary.wait_for_offset(&replica);
+        assert_eq!(primary.digest(), replica.digest(), "{pause}");
+        assert_eq!(replica.wire().ask("SEAT.SESSIONS pool"), "stays", "{pause}");
+        assert_eq!(total(&replica, "ignored_effects"), 0, "{pause}");
+    }
+}
+
+fn signal(server: &Server, signal: &str) {
+    let status = Command::new("kill")
+        .args(["-s", signal, &server.pid().to_string()])
+        .status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    for (old, new) in [(&primary, &replica), (&replica, &primary)] {
+        let expired = [total(old, "expired"), total(new, "expired")];
+        let mut wire = old.wire();
+        wire.ask("SEAT.ACQUIRE before a 9 EX 3600");
+        wire.ask("SEAT.ACQUIRE during stays 200 EX 3600");
+        old.wait_for_offset(new);
+        // The failover waits for the replica's word, which does not come before the leases have ended.
+        signal(new, "STOP");
+        let lines: Vec<String> = (0..100)
+            .map(|n| format!("SEAT.ACQUIRE during s{n} 200 PX 200"))
+            .collect();
+        wire.ask_at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let deadline_ms = wire.now_ms() + 200;
+        let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 20000", new.port());
+        assert_eq!(wire.ask(&failover), "OK");
+        let state = || old.info("replication")["master_failover_state"].clone();
+        wait_until(&mut wire, deadline_ms + 50);
+        assert_eq!(
+            state(),
+            "waiting-for-sync",
+            "the failover was over before the lapse"
+        );
+        assert_eq!(wire.ask("SEAT.COUNT during"), "1");
+        signal(new, "CONT");
+        eventually("the roles are changed", || {
+            state() == "no-failover"
+                && old.info("replication")["role"] == "slave"
+                && new.info("replication")["role"] == "master"
+        });
+        eventually("the new primary has reclaimed", || {
+            new.wire().ask("SEAT.CLEANUP during") == "0 1"
+                && total(new, "expired") == expired[1] + 100
+        });
+        new.wait_for_offset(old);
+        assert_eq!(old.digest(), new.digest());
+        assert_eq!(total(old, "expired"), expired[0]);
+        for server in [old, new] {
+            assert_eq!(server.wire().ask("SEAT.SESSIONS during"), "stays");
+            assert_eq!(server.wire().ask("SEAT.SESSIONS before"), "a");
+            assert_eq!(total(server, "ignored_effects"), 0);
+        }
+    }
+}
+
+#[test]
+fn a_failover_that_is_called_off_leaves_the_reclaim_to_the_old_primary() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    signal(&replica, "STOP");
+    let mut wire = primary.wire();
+    wire.ask("SEAT.ACQUIRE pool a 9 PX 100");
+    let deadline_ms = wire.now_ms() + 100;
+    assert_eq!(wire.ask("FAILOVER TIMEOUT 20000"), "OK");
+    wait_until(&mut wire, deadline_ms + 50);
+    assert_eq!(total(&primary, "expired"), 0);
+    assert_eq!(wire.ask("FAILOVER ABORT"), "OK");
+    signal(&replica, "CONT");
+    wait_for_reclaim(&primary, 1);
+    primary.wait_for_offset(&replica);
+    assert_eq!(primary.digest(), replica.digest());
+    assert_eq!(replica.wire().ask("DBSIZE"), "0");
+}
