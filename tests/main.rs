@@ -1,6 +1,8 @@
 //! The promises of redis-seat, each on a real `redis-server`.
 
 mod cases;
+#[cfg(target_os = "linux")]
+mod clock;
 mod commands;
 mod dialog;
 mod docs;

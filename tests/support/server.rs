@@ -30,6 +30,7 @@ pub struct Builder {
     lines: Vec<String>,
     tcp: bool,
     data: Option<PathBuf>,
+    env: Vec<(String, OsString)>,
 }
 
 /// A running server, or one that was stopped and can be started again.
@@ -81,6 +82,13 @@ impl Builder {
     /// Starts from a copy of what another server left in its directory.
     pub fn data_of(mut self, other: &Server) -> Self {
         self.data = Some(other.dir().to_owned());
+        self
+    }
+
+    /// Sets a variable in the environment of the server's process.
+    #[cfg(target_os = "linux")]
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
         self
     }
 
@@ -306,6 +314,7 @@ impl Server {
         let mut process = Command::new(binary())
             .arg(&configuration)
             .current_dir(self.dir())
+            .envs(self.builder.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log)

@@ -1,0 +1,301 @@
+//! The server's clock steps, or differs from its replica's. Leases go by the clock, as EXPIRE does: forward they lapse, backward they
+//! last longer. A library that is preloaded into the server moves its clock, and not the monotonic one, by which its timers run.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::lines::{Lines, total, wait_for_reclaim};
+use crate::support::{Builder, Server, Wire, eventually};
+
+const HOUR: i64 = 3600;
+const HOUR_MS: i64 = 1000 * HOUR;
+
+/// How far a server's clock is ahead of the machine's, changeable while it runs.
+struct Clock {
+    dir: TempDir,
+    ahead: File,
+}
+
+impl Clock {
+    fn ahead_by(seconds: i64) -> Clock {
+        let dir = TempDir::new().expect("a directory");
+        let ahead = File::create(dir.path().join("ahead")).expect("a file");
+        let clock = Clock { dir, ahead };
+        clock.set_ahead_by(seconds);
+        clock
+    }
+
+    /// In one write, for the server looks at the same bytes.
+    fn set_ahead_by(&self, seconds: i64) {
+        let bytes = (seconds * 1_000_000).to_ne_bytes();
+        self.ahead.write_all_at(&bytes, 0).expect("eight bytes");
+    }
+
+    fn of(&self, builder: Builder) -> Builder {
+        builder
+            .env("LD_PRELOAD", library())
+            .env("SEAT_TEST_AHEAD", self.dir.path().join("ahead"))
+    }
+}
+
+/// `clock/ahead.c`, compiled by the C compiler that linking this test took.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clock/ahead.c");
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let library = dir.join(format!("ahead-{}.so", std::process::id()));
+        let compiled = Command::new("cc")
+            .args([
+                "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", source, "-o",
+            ])
+            .arg(&library)
+            .status()
+            .expect("cc, to step a server's clock: apt-get install gcc libc6-dev");
+        assert!(compiled.success(), "{source} does not compile");
+        // One name for all runs, so that they do not pile up; another run's server keeps the file that it has mapped.
+        let shared = dir.join("ahead.so");
+        fs::rename(library, &shared).expect("a name");
+        shared
+    })
+}
+
+fn real_ms() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    i64::try_from(now.expect("after 1970").as_millis()).expect("not that long after 1970")
+}
+
+#[track_caller]
+fn assert_ahead(wire: &mut Wire, seconds: i64) {
+    let before_ms = real_ms();
+    let ahead_ms = wire.now_ms() - before_ms;
+    let least_ms = 1000 * seconds - 1;
+    assert!(
+        (least_ms..least_ms + 60_000).contains(&ahead_ms),
+        "the clock is {ahead_ms} ms ahead, not {seconds} s: this server does not take its time from the preloaded library"
+    );
+}
+
+#[test]
+fn forward_all_lapse_and_the_timer_notices_by_itself() {
+    const STEPS: usize = 4;
+    let clock = Clock::ahead_by(0);
+    let server = clock.of(Server::builder()).start();
+    let mut events = server.wire();
+    events.ask("CONFIG SET notify-keyspace-events Ed");
+    events.call(&["PSUBSCRIBE", "*:seat.expired"]);
+    let mut noticed = Vec::new();
+    for step in 1..=STEPS as i64 {
+        let mut wire = server.wire();
+        for session in ["a", "b", "c"] {
+            wire.ask(&format!("SEAT.ACQUIRE pool {session} 9 EX {HOUR}"));
+        }
+        drop(wire);
+        let stepped = Instant::now();
+        clock.set_ahead_by(step * (HOUR + 1));
+        // Nobody sends anything until the event is there.
+        events.read();
+        noticed.push(stepped.elapsed());
+        assert_ahead(&mut server.wire(), step * (HOUR + 1));
+    }
+    writeln!(
+        io::stderr(),
+        "clock: a step forward is noticed after {noticed:?}"
+    )
+    .expect("stderr");
+    let timely = noticed
+        .iter()
+        .filter(|after| **after < Duration::from_secs(1))
+        .count();
+    assert!(timely >= STEPS - 1, "noticed after {noticed:?}");
+    wait_for_reclaim(&server, 3 * STEPS as u64);
+    assert_eq!(server.wire().ask("DBSIZE"), "0");
+}
+
+#[test]
+fn forward_by_less_than_the_lease_takes_that_much_of_it() {
+    let clock = Clock::ahead_by(0);
+    let server = clock.of(Server::builder()).start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool a 9 EX 7200");
+    clock.set_ahead_by(HOUR);
+    assert_ahead(&mut wire, HOUR);
+    let left_ms = wire.number("SEAT.PTTL pool a");
+    assert!(
+        (HOUR_MS - 60_000..=HOUR_MS).contains(&left_ms),
+        "{left_ms} ms left"
+    );
+    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "1 HEARTBEAT_UPDATED 1");
+    let left_ms = wire.number("SEAT.PTTL pool a");
+    assert!(
+        (2 * HOUR_MS - 60_000..=2 * HOUR_MS).contains(&left_ms),
+        "{left_ms} ms left"
+    );
+    clock.set_ahead_by(3 * HOUR + 1);
+    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "0 SESSION_NOT_ACTIVE");
+    wait_for_reclaim(&server, 1);
+}
+
+#[test]
+fn every_command_sees_a_step_at_once() {
+    let clock = Clock::ahead_by(0);
+    let server = clock.of(Server::builder()).start();
+    let mut wire = server.wire();
+    wire.ask(&format!("SEAT.ACQUIRE pool a 1 EX {HOUR}"));
+    // So that the row stays while it is looked at.
+    wire.ask("CLIENT PAUSE 600000 WRITE");
+    for (ahead, count) in [(HOUR + 1, "0"), (0, "1"), (2 * HOUR, "0"), (-HOUR, "1")] {
+        clock.set_ahead_by(ahead);
+        assert_eq!(wire.ask("SEAT.COUNT pool"), count, "{ahead} s ahead");
+        assert_eq!(
+            wire.ask("SEAT.PTTL pool a") == "-2",
+            count == "0",
+            "{ahead} s ahead"
+        );
+    }
+    wire.ask("CLIENT UNPAUSE");
+    assert_eq!(total(&server, "expired"), 0);
+}
+
+#[test]
+fn backward_all_last_longer_and_still_end() {
+    let clock = Clock::ahead_by(0);
+    let server = clock.of(Server::builder()).start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool a 9 PX 400");
+    clock.set_ahead_by(-HOUR);
+    assert_ahead(&mut wire, -HOUR);
+    let left_ms = wire.number("SEAT.PTTL pool a");
+    assert!(
+        (HOUR_MS - 60_000..=HOUR_MS + 400).contains(&left_ms),
+        "{left_ms} ms left"
+    );
+    // The timer comes up after 400 ms of the clock that does not step, and finds nothing to do.
+    let stepped = Instant::now();
+    eventually("the timer has come up", || {
+        stepped.elapsed() > Duration::from_millis(700)
+    });
+    assert_eq!(total(&server, "expired"), 0);
+    assert_eq!(
+        wire.ask("SEAT.HEARTBEAT pool a PX 500"),
+        "1 HEARTBEAT_UPDATED 1 500"
+    );
+    wire.ask("SEAT.ACQUIRE pool b 9 PX 100");
+    wire.ask(&format!("SEAT.ACQUIRE pool c 9 EX {HOUR}"));
+    // Leases of the time after the step end in their own time.
+    wait_for_reclaim(&server, 2);
+    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "c");
+    // And what lasts longer ends when the clock has come to it.
+    clock.set_ahead_by(1);
+    wait_for_reclaim(&server, 3);
+    assert_eq!(wire.ask("DBSIZE"), "0");
+}
+
+#[test]
+fn a_restart_keeps_the_deadline_whatever_the_clock_did_meanwhile() {
+    let clock = Clock::ahead_by(0);
+    for (configuration, ahead) in [
+        ("save 3600 1", 0),
+        ("appendonly yes", -HOUR),
+        ("save 3600 1", HOUR),
+    ] {
+        clock.set_ahead_by(0);
+        let mut server = clock.of(Server::builder()).config(configuration).start();
+        let mut wire = server.wire();
+        wire.ask("SEAT.ACQUIRE pool a 9 EX 7200");
+        let deadline_ms = wire.pool_info("pool", "next_deadline_ms");
+        server.shutdown();
+        clock.set_ahead_by(ahead);
+        server.restart();
+        let mut wire = server.wire();
+        assert_ahead(&mut wire, ahead);
+        assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
+        clock.set_ahead_by(2 * HOUR + 1);
+        wait_for_reclaim(&server, 1);
+    }
+}
+
+#[test]
+fn a_lease_that_a_restart_finds_over_is_loaded_and_reclaimed() {
+    for configuration in ["save 3600 1", "appendonly yes"] {
+        let clock = Clock::ahead_by(0);
+        let mut server = clock.of(Server::builder()).config(configuration).start();
+        let mut wire = server.wire();
+        wire.ask(&format!("SEAT.ACQUIRE pool a 9 EX {HOUR}"));
+        wire.ask("SEAT.ACQUIRE pool b 9");
+        server.shutdown();
+        clock.set_ahead_by(HOUR + 1);
+        server.restart();
+        wait_for_reclaim(&server, 1);
+        assert_eq!(server.wire().ask("SEAT.SESSIONS pool"), "b");
+        assert_eq!(total(&server, "ignored_effects"), 0);
+    }
+}
+
+#[test]
+fn a_replica_ahead_shows_a_lapse_early_and_reclaims_nothing() {
+    let mut primary = Server::builder().tcp().start();
+    let clock = Clock::ahead_by(HOUR);
+    let replica = clock.of(Server::builder().replica_of(&primary)).start();
+    primary.wait_for_offset(&replica);
+    let (mut wire, mut ahead) = (primary.wire(), replica.wire());
+    assert_ahead(&mut ahead, HOUR);
+    wire.ask("SEAT.ACQUIRE pool a 9 EX 600");
+    wire.ask("SEAT.ACQUIRE pool b 9 EX 7200");
+    for _ in 0..3 {
+        primary.wait_for_offset(&replica);
+        assert_eq!(ahead.ask("SEAT.SESSIONS pool"), "b");
+        assert_eq!(ahead.ask("SEAT.PTTL pool a"), "-2");
+        assert_eq!(primary.digest(), replica.digest());
+        // On the primary the session lives, and its heartbeats reach a row that the replica thinks over.
+        let beat = wire.ask("SEAT.HEARTBEAT pool a");
+        assert!(beat.starts_with("1 HEARTBEAT_UPDATED "), "{beat}");
+    }
+    let watched = Instant::now();
+    eventually("some beats of the replica's cron", || {
+        watched.elapsed() > Duration::from_millis(400)
+    });
+    assert_eq!(ahead.ask("EXISTS pool"), "1");
+    assert_eq!(primary.digest(), replica.digest());
+    assert_eq!(total(&replica, "expired"), 0);
+    // A release of what has lapsed there arrives like any other.
+    wire.ask("SEAT.RELEASE pool a");
+    wire.ask("SEAT.ACQUIRE pool c 9 EX 600");
+    primary.wait_for_offset(&replica);
+    assert_eq!(primary.digest(), replica.digest());
+    assert_eq!(total(&replica, "ignored_effects"), 0);
+    // Once it is the primary, its clock is the one that counts.
+    primary.kill9();
+    assert_eq!(ahead.ask("REPLICAOF NO ONE"), "OK");
+    wait_for_reclaim(&replica, 1);
+    assert_eq!(ahead.ask("SEAT.SESSIONS pool"), "b");
+}
+
+#[test]
+fn a_replica_behind_lets_go_when_its_primary_does() {
+    let primary = Server::builder().tcp().start();
+    let clock = Clock::ahead_by(-HOUR);
+    let replica = clock.of(Server::builder().replica_of(&primary)).start();
+    primary.wait_for_offset(&replica);
+    let mut wire = primary.wire();
+    wire.ask_at_once(&[
+        "SEAT.ACQUIRE pool a 9 PX 1",
+        "SEAT.ACQUIRE pool b 9",
+        "CLIENT PAUSE 600000 WRITE",
+    ]);
+    primary.wait_for_offset(&replica);
+    let left_ms = replica.wire().number("SEAT.PTTL pool a");
+    assert!(left_ms > HOUR_MS - 60_000, "{left_ms} ms left");
+    wire.ask("CLIENT UNPAUSE");
+    wait_for_reclaim(&primary, 1);
+    primary.wait_for_offset(&replica);
+    assert_eq!(replica.wire().ask("SEAT.SESSIONS pool"), "b");
+    assert_eq!(primary.digest(), replica.digest());
+}
