@@ -24,13 +24,34 @@ pub(crate) static MAX_SESSION: Number = Number {
     value: AtomicI64::new(1024),
 };
 
+/// How many may wait for a pool's seats.
+pub(crate) static MAX_QUEUE_LENGTH: Number = Number {
+    name: c"max-queue-length",
+    least: 0,
+    most: 10_000_000,
+    value: AtomicI64::new(100_000),
+};
+
+/// The longest that a ticket may be valid after a poll, in milliseconds.
+pub(crate) static MAX_QUEUE_MS: Number = Number {
+    name: c"max-queue-ms",
+    least: 1,
+    most: 1 << 52,
+    value: AtomicI64::new(86_400_000),
+};
+
 /// Whether clients may send internal commands, to pipe an AOF by hand.
 pub(crate) static ALLOW_EFFECTS: Switch = Switch {
     name: c"allow-effects",
     value: AtomicBool::new(false),
 };
 
-static NUMBERS: [&Number; 2] = [&MAX_METADATA, &MAX_SESSION];
+static NUMBERS: [&Number; 4] = [
+    &MAX_METADATA,
+    &MAX_SESSION,
+    &MAX_QUEUE_LENGTH,
+    &MAX_QUEUE_MS,
+];
 static SWITCHES: [&Switch; 1] = [&ALLOW_EFFECTS];
 
 /// A setting with a whole number.

@@ -6,7 +6,8 @@ use std::ffi::{c_char, c_longlong};
 
 use redis_module::raw;
 use seat_pool::{
-    Beat, Effect, Freed, Grant, Lease, MAX_METADATA_BYTES, MAX_SESSION_BYTES, Metadata,
+    Beat, Effect, Freed, Grant, Join, Lease, MAX_METADATA_BYTES, MAX_SESSION_BYTES, Metadata,
+    Ticket,
 };
 
 use crate::error::Error;
@@ -109,6 +110,40 @@ fn write(sink: Sink<'_>, key: Str<'_>, effect: &Effect<'_>) {
                 deadline
             );
         }
+        Effect::Join(join) => {
+            send!(
+                sink,
+                c"scblllll",
+                key.as_ptr(),
+                c"JOIN".as_ptr(),
+                start(join.session),
+                join.session.len(),
+                join.seats as c_longlong,
+                join.arrival as c_longlong,
+                join.ticket.since_ms as c_longlong,
+                join.ticket.length_ms as c_longlong,
+                join.ticket.deadline_ms as c_longlong
+            );
+        }
+        Effect::Leave { session } => {
+            send!(
+                sink,
+                c"scb",
+                key.as_ptr(),
+                c"LEAVE".as_ptr(),
+                start(session),
+                session.len()
+            );
+        }
+        Effect::Seats(seats) => {
+            send!(
+                sink,
+                c"scl",
+                key.as_ptr(),
+                c"SEATS".as_ptr(),
+                *seats as c_longlong
+            );
+        }
         Effect::Free { session, why } => {
             let why = match why {
                 Freed::Released => c"released",
@@ -160,6 +195,19 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
     } else if kind.is_word("FREE") {
         let why = fields.freed()?;
         Effect::freeing(fields.session()?, why)
+    } else if kind.is_word("JOIN") {
+        Effect::Join(Join {
+            session: fields.session()?,
+            seats: fields.integer("seats")?,
+            arrival: fields.arrival()?,
+            ticket: fields.ticket()?,
+        })
+    } else if kind.is_word("LEAVE") {
+        Effect::Leave {
+            session: fields.session()?,
+        }
+    } else if kind.is_word("SEATS") {
+        Effect::Seats(fields.integer("seats")?)
     } else {
         return Err(Error::MalformedEffect("unknown kind"));
     };
@@ -222,6 +270,27 @@ impl<'a> Fields<'a> {
                 deadline_ms,
             })),
             _ => Err(Error::MalformedEffect("lease")),
+        }
+    }
+
+    fn arrival(&mut self) -> Result<u64, Error> {
+        let arrival = u64::try_from(self.integer("arrival")?).ok();
+        arrival
+            .filter(|&arrival| arrival < i64::MAX as u64)
+            .ok_or(Error::MalformedEffect("arrival"))
+    }
+
+    fn ticket(&mut self) -> Result<Ticket, Error> {
+        let since_ms = self.integer("since")?;
+        let length_ms = self.integer("ticket length")?;
+        let deadline_ms = self.integer("ticket deadline")?;
+        match u64::try_from(length_ms) {
+            Ok(length_ms) if length_ms > 0 && deadline_ms < i64::MAX => Ok(Ticket {
+                since_ms,
+                length_ms,
+                deadline_ms,
+            }),
+            _ => Err(Error::MalformedEffect("ticket")),
         }
     }
 

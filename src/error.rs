@@ -29,6 +29,10 @@ pub(crate) enum Error {
     Syntax(&'static str),
     /// An option with a value that it cannot have, or that cannot stand there; names it and says what is wrong.
     Option(&'static str, &'static str),
+    /// The queue is as long as it may be.
+    QueueFull,
+    /// This node may not serve the key at present.
+    TryAgain,
     /// An internal command from a client.
     EffectFromClient,
     /// An internal command whose arguments make no sense; says which.
@@ -58,6 +62,8 @@ impl fmt::Display for Error {
             Self::Count => f.write_str("ERR COUNT must be a positive integer"),
             Self::Syntax(expected) => write!(f, "ERR syntax error, expected {expected}"),
             Self::Option(option, problem) => write!(f, "ERR {option} {problem}"),
+            Self::QueueFull => f.write_str("ERR the queue of this pool is full"),
+            Self::TryAgain => f.write_str("TRYAGAIN This node cannot serve the pool any more, ask again"),
             Self::EffectFromClient => f.write_str(
                 "ERR SEAT.EFFECT is internal to replication and the AOF; set seat.allow-effects to pipe an AOF by hand",
             ),

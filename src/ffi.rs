@@ -145,12 +145,67 @@ impl<'a> Ctx<'a> {
         paused || self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
+    /// A context of the module's own that lasts for ever.
+    pub(crate) fn detached(self) -> *mut raw::RedisModuleCtx {
+        // SAFETY: the context is valid for 'a.
+        unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(self.as_ptr()) }
+    }
+
     /// Has `callback` run once, `wait_ms` from now by the monotonic clock.
     pub(crate) fn create_timer(self, wait_ms: i64, callback: TimerCallback) -> TimerId {
         // SAFETY: the context is valid, and the callback needs no data.
         unsafe {
             api!(RedisModule_CreateTimer)(self.as_ptr(), wait_ms, Some(callback), ptr::null_mut())
         }
+    }
+
+    /// Blocks the client of this call on `key` until its handle is unblocked, for at most `timeout_ms` (0 is for ever).
+    /// `on_reply` then answers it, and `on_free` ends every path; both get `data`, which must not be 0.
+    pub(crate) fn block_on_key(
+        self,
+        key: Str<'_>,
+        timeout_ms: i64,
+        on_ready: Callback,
+        on_reply: Callback,
+        on_free: TimerCallback,
+        data: u64,
+    ) -> BlockedClient {
+        let mut keys = [key.as_ptr()];
+        // SAFETY: context and key are valid, the callbacks have the right types, and the data is a number, not a pointer.
+        let handle = unsafe {
+            api!(RedisModule_BlockClientOnKeys)(
+                self.as_ptr(),
+                Some(on_ready),
+                Some(on_reply),
+                Some(on_free),
+                timeout_ms,
+                keys.as_mut_ptr(),
+                1,
+                ptr::without_provenance_mut(data as usize),
+            )
+        };
+        BlockedClient { handle }
+    }
+
+    /// The data that the client of this callback was blocked with.
+    pub(crate) fn blocked_private_data(self) -> u64 {
+        // SAFETY: the context is that of a blocked client's callback.
+        let data = unsafe { api!(RedisModule_GetBlockedClientPrivateData)(self.as_ptr()) };
+        data.addr() as u64
+    }
+
+    /// Whether this node may serve the key at all: in a cluster its slot may be another's.
+    pub(crate) fn may_serve(self, key: Str<'_>) -> bool {
+        // SAFETY: context and key are valid, the argument fits the format, and the reply is freed.
+        unsafe {
+            let (command, format) = (c"EXISTS".as_ptr(), c"s".as_ptr());
+            let reply = api!(RedisModule_Call)(self.as_ptr(), command, format, key.as_ptr());
+            if reply.is_null() {
+                return false;
+            }
+            api!(RedisModule_FreeCallReply)(reply);
+        }
+        true
     }
 
     /// Stops a timer that has not run yet.
@@ -244,6 +299,20 @@ impl<'a> Str<'a> {
     /// Whether the string is this word, in any case.
     pub(crate) fn is_word(self, word: &str) -> bool {
         self.bytes().eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// A blocked client. The handle is valid until the server has called `on_free` for it.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockedClient {
+    handle: *mut raw::RedisModuleBlockedClient,
+}
+
+impl BlockedClient {
+    /// Has the client be answered by `on_reply`: up to 7.0 at once, later at the end of this turn of the event loop.
+    pub(crate) fn unblock(self) {
+        // SAFETY: whoever keeps a handle drops it in `on_free`.
+        unsafe { api!(RedisModule_UnblockClient)(self.handle, ptr::null_mut()) };
     }
 }
 
@@ -492,7 +561,7 @@ pub(crate) struct Spec {
     pub(crate) arguments: &'static [Argument],
 }
 
-type Callback = unsafe extern "C" fn(
+pub(crate) type Callback = unsafe extern "C" fn(
     *mut raw::RedisModuleCtx,
     *mut *mut raw::RedisModuleString,
     c_int,

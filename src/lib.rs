@@ -11,7 +11,9 @@ mod error;
 mod ffi;
 mod pool_key;
 mod pool_type;
+mod queue;
 mod reclaim;
+mod replies;
 mod server;
 mod stats;
 

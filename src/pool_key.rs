@@ -5,24 +5,30 @@ use std::ptr::NonNull;
 use std::sync::LazyLock;
 
 use redis_module::raw;
-use seat_pool::{Effect, Freed, Pool};
+use seat_pool::{Beat, Effect, Freed, Grant, Line, Pool};
 
 use crate::effects;
 use crate::error::Error;
 use crate::ffi::{Ctx, Str, api};
 use crate::pool_type::{POOL_TYPE, into_value};
-use crate::reclaim;
+use crate::queue::{self, WaiterId};
+use crate::{reclaim, stats};
 
 /// An open key that holds a pool or nothing.
 ///
 /// Changes are committed one effect at a time; their keyspace events follow when the key is closed, since whoever listens may
 /// open it again.
 pub(crate) struct PoolKey<'a> {
-    ctx: Ctx<'a>,
-    name: Str<'a>,
+    pub(crate) ctx: Ctx<'a>,
+    pub(crate) name: Str<'a>,
+    pub(crate) database: c_int,
     /// Absent for a missing key that was opened for reading.
     handle: Option<NonNull<raw::RedisModuleKey>>,
     pool: Option<NonNull<Pool>>,
+    /// The clients that are blocked at this name, if any.
+    pub(crate) line: Option<Box<Line<WaiterId>>>,
+    /// Blocked clients to be told what became of them, once the key is closed.
+    pub(crate) wakes: Vec<WaiterId>,
     events: Events,
 }
 
@@ -44,13 +50,17 @@ impl<'a> PoolKey<'a> {
         let mut key = PoolKey {
             ctx,
             name,
+            database: ctx.selected_database(),
             handle: NonNull::new(handle.cast()),
             pool: None,
+            line: None,
+            wakes: Vec::new(),
             events: Events::default(),
         };
         if let Some(handle) = key.handle {
             key.pool = pool_behind(handle)?;
         }
+        key.line = queue::take_line(key.database, name.bytes());
         Ok(key)
     }
 
@@ -62,6 +72,41 @@ impl<'a> PoolKey<'a> {
             Some(pool) => unsafe { pool.as_ref() },
             None => &EMPTY,
         }
+    }
+
+    /// The clients that are blocked at this name.
+    pub(crate) fn line(&self) -> &Line<WaiterId> {
+        static NOBODY: LazyLock<Line<WaiterId>> = LazyLock::new(Line::default);
+        self.line.as_deref().unwrap_or(&NOBODY)
+    }
+
+    /// Takes the client of `session` out of the line, because its time is over.
+    pub(crate) fn end_wait(&mut self, session: &[u8]) {
+        if let Some(line) = &mut self.line {
+            line.leave(session);
+        }
+    }
+
+    /// Whether the key holds a pool, if only until it is closed.
+    pub(crate) fn exists(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Tells of a place that was given up.
+    pub(crate) fn tell_left(&mut self) {
+        self.events.add(Events::LEFT);
+        stats::LEFT.add();
+    }
+
+    /// Tells of a blocked client that joined the queue.
+    pub(crate) fn tell_joined(&mut self) {
+        self.events.add(Events::QUEUED);
+    }
+
+    /// Tells of a grant that the queue made.
+    pub(crate) fn granted_from_queue(&mut self) {
+        self.events.add(Events::GRANTED);
+        stats::GRANTED.add();
     }
 
     /// Carries out an effect, here and on whoever follows, and returns whether it met what it changes. A grant creates a missing
@@ -90,6 +135,7 @@ impl<'a> PoolKey<'a> {
         let pool = match (self.pool, effect) {
             (Some(pool), _) => pool,
             (None, Effect::Grant(grant)) => self.create(handle, grant.seats),
+            (None, Effect::Join(join)) => self.create(handle, join.seats),
             (None, _) => return false,
         };
         // SAFETY: the open key keeps its pool alive, and `&mut self` makes this the only reference.
@@ -98,19 +144,27 @@ impl<'a> PoolKey<'a> {
             // A grant to a session whose own lease had lapsed takes that seat back first.
             self.events.add(Events::EXPIRED);
         }
+        let event = match effect {
+            // Only the first call of a poller is told; those that follow keep its place.
+            Effect::Join(join) if pool.has_ticket(join.session) => Events::default(),
+            _ => Events::of(effect),
+        };
         if !pool.apply(effect) {
             return false;
         }
-        self.events.add(Events::of(effect));
-        if let Some(lease) = effect.lease() {
-            reclaim::note(self.ctx, self.name, lease.deadline_ms);
+        self.events.add(event);
+        if let Some(deadline_ms) = effect.deadline_ms() {
+            reclaim::note(self.ctx, self.name, deadline_ms);
         }
-        if pool.is_empty() {
-            self.pool = None;
-            // SAFETY: the key is open for writing. This frees the pool, to which no reference is left.
-            unsafe { api!(RedisModule_DeleteKey)(handle.as_ptr().cast()) };
-            reclaim::forget(self.ctx.selected_database(), self.name.bytes());
-            self.events.add(Events::DEL);
+        match effect {
+            Effect::Grant(Grant { session, .. })
+            | Effect::Beat(Beat { session, .. })
+            | Effect::Renew { session, .. }
+            | Effect::Free { session, .. } => {
+                queue::confirm(self.database, self.name.bytes(), session);
+            }
+            Effect::Join(join) => queue::saw_arrival(join.arrival),
+            Effect::Leave { .. } | Effect::Seats(_) => {}
         }
         self.ctx.signal_modified(self.name);
         true
@@ -132,10 +186,21 @@ impl<'a> PoolKey<'a> {
 impl Drop for PoolKey<'_> {
     fn drop(&mut self) {
         if let Some(handle) = self.handle {
+            if self.exists() && self.pool().is_empty() {
+                self.pool = None;
+                // SAFETY: an effect has emptied the pool, so the key is open for writing. No reference to the pool is left.
+                unsafe { api!(RedisModule_DeleteKey)(handle.as_ptr().cast()) };
+                reclaim::forget(self.database, self.name.bytes());
+                self.events.add(Events::DEL);
+            }
             // SAFETY: the handle is open and not used again.
             unsafe { api!(RedisModule_CloseKey)(handle.as_ptr().cast()) };
         }
+        if let Some(line) = self.line.take() {
+            queue::put_line(self.database, self.name.bytes(), line);
+        }
         self.events.notify(self.ctx, self.name);
+        queue::unblock(&self.wakes);
     }
 }
 
@@ -157,7 +222,7 @@ fn pool_behind(handle: NonNull<raw::RedisModuleKey>) -> Result<Option<NonNull<Po
 
 /// The keyspace events that a command has caused so far, each at most once as with the server's own commands.
 #[derive(Clone, Copy, Default)]
-struct Events(u8);
+struct Events(u16);
 
 impl Events {
     const EXPIRED: Events = Events(1);
@@ -167,15 +232,23 @@ impl Events {
     const RENEWED: Events = Events(1 << 4);
     const ACQUIRED: Events = Events(1 << 5);
     const DEL: Events = Events(1 << 6);
+    const LEFT: Events = Events(1 << 7);
+    const GRANTED: Events = Events(1 << 8);
+    const QUEUED: Events = Events(1 << 9);
+    const RESIZED: Events = Events(1 << 10);
 
     /// In the order in which they are told: a seat is freed before it is granted again.
-    const OWN: [(Events, &'static CStr); 6] = [
+    const OWN: [(Events, &'static CStr); 10] = [
         (Events::EXPIRED, c"seat.expired"),
         (Events::REVOKED, c"seat.revoked"),
         (Events::RELEASED, c"seat.released"),
         (Events::HEARTBEAT, c"seat.heartbeat"),
         (Events::RENEWED, c"seat.renewed"),
+        (Events::LEFT, c"seat.left"),
+        (Events::RESIZED, c"seat.resized"),
         (Events::ACQUIRED, c"seat.acquired"),
+        (Events::GRANTED, c"seat.granted"),
+        (Events::QUEUED, c"seat.queued"),
     ];
 
     fn of(effect: &Effect<'_>) -> Events {
@@ -183,6 +256,9 @@ impl Events {
             Effect::Grant(_) => Events::ACQUIRED,
             Effect::Beat(_) => Events::HEARTBEAT,
             Effect::Renew { .. } => Events::RENEWED,
+            Effect::Join(_) => Events::QUEUED,
+            Effect::Leave { .. } => Events::LEFT,
+            Effect::Seats(_) => Events::RESIZED,
             Effect::Free { why, .. } => match why {
                 Freed::Released => Events::RELEASED,
                 Freed::Revoked => Events::REVOKED,

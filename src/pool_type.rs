@@ -9,6 +9,7 @@ use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
 use crate::ffi::{self, Str, guard};
+use crate::queue;
 use crate::reclaim;
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
@@ -76,7 +77,11 @@ fn load(io: *mut raw::RedisModuleIO) -> Result<Pool, DecodeError> {
     while decoder.wants_more() {
         decoder.batch(blob()?.bytes())?;
     }
-    decoder.finish()
+    let pool = decoder.finish()?;
+    if let Some(arrival) = pool.last_arrival() {
+        queue::saw_arrival(arrival);
+    }
+    Ok(pool)
 }
 
 unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
@@ -100,6 +105,9 @@ unsafe extern "C" fn aof_rewrite(
         for session in pool.iter() {
             emit_to_aof(io, key, &pool.grant_of(session));
         }
+        for ticket in pool.all_tickets() {
+            emit_to_aof(io, key, &pool.join_of(ticket));
+        }
     });
 }
 
@@ -108,7 +116,8 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard("mem_usage", || unsafe { from_value(value) }.memory_bytes()).unwrap_or(0)
 }
 
-/// Each persisted field of each session counts; the order of the sessions does not, since a reload may change it.
+/// Each persisted field of each session counts; the order of the sessions does not, since a reload may change it. The tickets
+/// count in their order.
 unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guard("digest", || {
         // SAFETY: the server passes a value of this type, unchanged during the call.
@@ -130,6 +139,13 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
             optional(lease.map(|lease| lease.deadline_ms));
             ffi::digest_end_sequence(digest);
         }
+        for ticket in pool.all_tickets() {
+            ffi::digest_bytes(digest, ticket.session());
+            ffi::digest_integer(digest, ticket.waiting.since_ms);
+            ffi::digest_integer(digest, ticket.waiting.length_ms as i64);
+            ffi::digest_integer(digest, ticket.waiting.deadline_ms);
+        }
+        ffi::digest_end_sequence(digest);
     });
 }
 
@@ -141,7 +157,7 @@ unsafe extern "C" fn free(value: *mut c_void) {
     });
 }
 
-/// A pool goes from its name, whatever the reason.
+/// A pool goes from its name, whatever the reason. Whoever is blocked there is served under what comes after it.
 unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_void) {
     guard("unlink", || {
         // SAFETY: the server passes a key and a value of this type, unchanged during the call.
@@ -149,13 +165,18 @@ unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_vo
         if pool.earliest_deadline_ms().is_some() {
             reclaim::forget_somewhere(key.bytes());
         }
+        reclaim::with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
     });
 }
 
 /// The number of allocations, by which the server decides whether to free a value in the background. 0 would mean always.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
-    // SAFETY: the server passes a value of this type, unchanged during the call.
-    guard("free_effort", || unsafe { from_value(value) }.len().max(1)).unwrap_or(1)
+    guard("free_effort", || {
+        // SAFETY: the server passes a value of this type, unchanged during the call.
+        let pool = unsafe { from_value(value) };
+        pool.rows_and_tickets().max(1)
+    })
+    .unwrap_or(1)
 }
 
 unsafe extern "C" fn copy(

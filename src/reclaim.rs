@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use redis_module::raw;
 use seat_pool::{Effect, Freed, Schedule};
 
+use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
 use crate::pool_key::PoolKey;
-use crate::stats;
+use crate::{queue, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
@@ -35,10 +36,10 @@ const LONGEST_WAIT_MS: i64 = 3_600_000;
 const FREED_AT_ONCE: usize = 1000;
 
 /// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
-#[derive(Default)]
 struct Hints {
     databases: BTreeMap<c_int, Schedule>,
     timer: Option<Timer>,
+    module_context: *mut raw::RedisModuleCtx,
 }
 
 struct Timer {
@@ -47,7 +48,13 @@ struct Timer {
 }
 
 thread_local! {
-    static HINTS: RefCell<Hints> = RefCell::default();
+    static HINTS: RefCell<Hints> = const {
+        RefCell::new(Hints {
+            databases: BTreeMap::new(),
+            timer: None,
+            module_context: std::ptr::null_mut(),
+        })
+    };
 }
 
 impl Hints {
@@ -91,7 +98,7 @@ pub(crate) fn note(ctx: Ctx<'_>, key: Str<'_>, deadline_ms: i64) {
     note_in(ctx, ctx.selected_database(), key.bytes(), deadline_ms);
 }
 
-fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
+pub(crate) fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
     HINTS.with_borrow_mut(|hints| {
         let schedule = hints.databases.entry(database).or_default();
         if schedule.note(key, deadline_ms) {
@@ -138,6 +145,20 @@ fn forget_all(database: c_int) {
     }
 }
 
+/// Has the timer run within the next turn of the event loop.
+pub(crate) fn wake_soon(ctx: Ctx<'_>) {
+    HINTS.with_borrow_mut(|hints| hints.arm(ctx, ctx.now_ms()));
+}
+
+/// Runs `body` with a context of the module's own, for callbacks that come without one.
+pub(crate) fn with_module_context(body: impl FnOnce(Ctx<'_>)) {
+    let context = HINTS.with_borrow(|hints| hints.module_context);
+    if !context.is_null() {
+        // SAFETY: the context was made at load and lasts as long as the module.
+        body(unsafe { Ctx::new(context) });
+    }
+}
+
 /// Asks the server for the events that a pool can move by, and those by which time itself moves.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
@@ -148,6 +169,8 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     if status != raw::Status::Ok as c_int {
         return Err("cannot subscribe to keyspace events".into());
     }
+    let module_context = ctx.detached();
+    HINTS.with_borrow_mut(|hints| hints.module_context = module_context);
     let callbacks: [(u64, raw::RedisModuleEventCallback); 4] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         (
@@ -182,6 +205,7 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
             HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));
             return;
         }
+        queue::run_deferred(ctx);
         reclaim_due(ctx);
         HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
     });
@@ -205,12 +229,25 @@ fn reclaim_due(ctx: Ctx<'_>) {
     }
 }
 
-/// Reclaims the lapsed seats of one pool and returns its earliest deadline then; that lies in the past if time was over.
+/// Reclaims the lapsed seats of one pool, serves its queue, and returns its earliest deadline then; that lies in the past if
+/// time was over.
 fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> Option<i64> {
-    // A key of another type has no leases, whatever the hint was.
-    let mut key = PoolKey::write(ctx, name).ok()?;
-    while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
-    key.pool().earliest_deadline_ms()
+    let database = ctx.selected_database();
+    let is_cluster = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
+    let failed = if is_cluster && !ctx.may_serve(name) {
+        Some(queue::fail(database, name.bytes(), || Error::TryAgain))
+    } else {
+        match PoolKey::write(ctx, name) {
+            Err(_) => Some(queue::fail(database, name.bytes(), || Error::WrongType)),
+            Ok(mut key) => {
+                while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
+                key.serve();
+                return key.pool().earliest_deadline_ms();
+            }
+        }
+    };
+    // A key that cannot be served has no leases of ours, whatever the hint was.
+    (failed == Some(true)).then(|| ctx.now_ms())
 }
 
 impl PoolKey<'_> {
@@ -251,6 +288,7 @@ unsafe extern "C" fn on_key_event(
             if let Some(deadline_ms) = earliest_ms {
                 note(ctx, name.get(), deadline_ms);
             }
+            queue::look_soon(ctx, key.bytes());
         });
     }
     raw::Status::Ok as c_int
@@ -272,29 +310,39 @@ unsafe extern "C" fn on_role_change(
 }
 
 unsafe extern "C" fn on_flush(
-    _: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     phase: u64,
     flushed: *mut c_void,
 ) {
-    if phase == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-        // SAFETY: this event comes with this structure.
-        let flushed = unsafe { &*flushed.cast::<raw::RedisModuleFlushInfo>() };
-        guard("a flush", || forget_all(flushed.dbnum));
+    if phase != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+        return;
     }
+    // SAFETY: the server passes the context of this call, and this event comes with this structure.
+    let (ctx, flushed) = unsafe { (Ctx::new(ctx), &*flushed.cast::<raw::RedisModuleFlushInfo>()) };
+    guard("a flush", || {
+        let database = flushed.dbnum;
+        forget_all(database);
+        queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
+    });
 }
 
 unsafe extern "C" fn on_swapdb(
-    _: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
     databases: *mut c_void,
 ) {
-    // SAFETY: this event comes with this structure.
-    let databases = unsafe { &*databases.cast::<raw::RedisModuleSwapDbInfo>() };
+    // SAFETY: the server passes the context of this call, and this event comes with this structure.
+    let (ctx, databases) = unsafe {
+        (
+            Ctx::new(ctx),
+            &*databases.cast::<raw::RedisModuleSwapDbInfo>(),
+        )
+    };
+    let (one, other) = (databases.dbnum_first, databases.dbnum_second);
     guard("SWAPDB", || {
         HINTS.with_borrow_mut(|hints| {
-            let (one, other) = (databases.dbnum_first, databases.dbnum_second);
             if one == other {
                 return;
             }
@@ -302,6 +350,7 @@ unsafe extern "C" fn on_swapdb(
             let second = hints.databases.insert(other, first).unwrap_or_default();
             hints.databases.insert(one, second);
         });
+        queue::look_soon_everywhere(ctx, |database| database == one || database == other);
     });
 }
 
@@ -317,7 +366,8 @@ unsafe extern "C" fn on_cron(
     guard("cron", || {
         HINTS.with_borrow_mut(|hints| {
             let now_ms = ctx.now_ms();
-            if hints.earliest_ms().is_some_and(|at_ms| at_ms <= now_ms) {
+            let is_due = hints.earliest_ms().is_some_and(|at_ms| at_ms <= now_ms);
+            if is_due || queue::has_deferred() {
                 if let Some(timer) = hints.timer.take() {
                     ctx.stop_timer(timer.id);
                 }

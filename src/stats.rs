@@ -41,10 +41,16 @@ pub(crate) static RELEASED: Total = Total::new("released");
 pub(crate) static REVOKED: Total = Total::new("revoked");
 /// Seats whose lease lapsed, or whose holder was silent for too long.
 pub(crate) static EXPIRED: Total = Total::new("expired");
+/// Places taken in a queue.
+pub(crate) static QUEUED: Total = Total::new("queued");
+/// Seats granted from a queue to those who were blocked or came back for a kept one.
+pub(crate) static GRANTED: Total = Total::new("granted");
+/// Places given up before their turn came.
+pub(crate) static LEFT: Total = Total::new("left");
 /// Effects from a primary or an AOF that met no session; anything but 0 means that a node has diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
-static ALL: [&Total; 8] = [
+static ALL: [&Total; 11] = [
     &ACQUIRED,
     &ALREADY_ACTIVE,
     &DENIED,
@@ -52,6 +58,9 @@ static ALL: [&Total; 8] = [
     &RELEASED,
     &REVOKED,
     &EXPIRED,
+    &QUEUED,
+    &GRANTED,
+    &LEFT,
     &IGNORED_EFFECTS,
 ];
 
@@ -67,5 +76,7 @@ extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int)
             let value = total.value.load(Relaxed);
             raw::add_info_field_unsigned_long_long(info, total.name, value);
         }
+        let blocked = crate::queue::blocked_clients();
+        raw::add_info_field_unsigned_long_long(info, "blocked_clients", blocked);
     });
 }

@@ -8,9 +8,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Effect, Grant, Lease};
+use crate::effect::{Effect, Grant, Join, Lease};
 use crate::metadata::Metadata;
+use crate::places::Place;
 use crate::pool::Pool;
+use crate::queue::Ticket;
 use crate::session::Session;
 use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
@@ -25,6 +27,7 @@ struct Header {
     format: u8,
     seats: i64,
     sessions: u64,
+    tickets: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -45,6 +48,16 @@ struct StoredLease {
     deadline_ms: i64,
 }
 
+#[derive(Serialize, Deserialize)]
+struct TicketRow<'a> {
+    #[serde(with = "serde_bytes")]
+    session: &'a [u8],
+    arrival: u64,
+    since_ms: i64,
+    length_ms: u64,
+    deadline_ms: i64,
+}
+
 /// Why bytes are not a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
@@ -52,10 +65,10 @@ pub enum DecodeError {
     Malformed,
     /// Written by a newer version, in a format of this number.
     UnknownFormat(u8),
-    /// A pool without sessions, which does not exist as a key.
+    /// A pool without sessions and tickets, which does not exist as a key.
     Empty,
-    /// A batch with no session in it, or with more than the header announced.
-    WrongNumberOfSessions,
+    /// A batch with nothing in it, or with more than the header announced.
+    WrongNumberOfRows,
     /// Two sessions of one id.
     DuplicateSession,
     /// A session id that is empty or too long.
@@ -64,6 +77,8 @@ pub enum DecodeError {
     BadMetadata,
     /// A lease of no length, or a deadline out of range.
     BadLease,
+    /// A ticket of no length, with a deadline or an arrival out of range, or of a session that has one already.
+    BadTicket,
 }
 
 impl fmt::Display for DecodeError {
@@ -75,11 +90,12 @@ impl fmt::Display for DecodeError {
                 "written in format {format}, which is newer than this version of the module"
             ),
             Self::Empty => f.write_str("no session in it"),
-            Self::WrongNumberOfSessions => f.write_str("not the number of sessions it announced"),
+            Self::WrongNumberOfRows => f.write_str("not the number of sessions it announced"),
             Self::DuplicateSession => f.write_str("two sessions of one id"),
             Self::BadSessionId => f.write_str("a session id that is empty or too long"),
             Self::BadMetadata => f.write_str("metadata that is not a JSON object"),
             Self::BadLease => f.write_str("a lease out of range"),
+            Self::BadTicket => f.write_str("a ticket out of range"),
         }
     }
 }
@@ -94,19 +110,11 @@ impl Pool {
             format: FORMAT,
             seats: self.seats(),
             sessions: self.len() as u64,
+            tickets: self.tickets() as u64,
         });
-        let mut rows = self.iter();
-        std::iter::once(header).chain(std::iter::from_fn(move || {
-            let mut batch = Vec::new();
-            for session in rows.by_ref() {
-                batch = postcard::to_extend(&self.row(session), batch)
-                    .expect("a row has no value that the format lacks");
-                if batch.len() >= BATCH_BYTES {
-                    break;
-                }
-            }
-            (!batch.is_empty()).then_some(batch)
-        }))
+        let sessions = batches(self.iter().map(|session| self.row(session)));
+        let tickets = batches(self.all_tickets().map(ticket_row));
+        std::iter::once(header).chain(sessions).chain(tickets)
     }
 
     fn row<'a>(&self, session: &'a Session) -> Row<'a> {
@@ -124,6 +132,30 @@ impl Pool {
     }
 }
 
+fn ticket_row(place: &Place<Ticket>) -> TicketRow<'_> {
+    TicketRow {
+        session: place.session(),
+        arrival: place.arrival(),
+        since_ms: place.waiting.since_ms,
+        length_ms: place.waiting.length_ms,
+        deadline_ms: place.waiting.deadline_ms,
+    }
+}
+
+fn batches(mut rows: impl Iterator<Item = impl Serialize>) -> impl Iterator<Item = Vec<u8>> {
+    std::iter::from_fn(move || {
+        let mut batch = Vec::new();
+        for row in rows.by_ref() {
+            batch =
+                postcard::to_extend(&row, batch).expect("a row has no value that the format lacks");
+            if batch.len() >= BATCH_BYTES {
+                break;
+            }
+        }
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
 fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("the format has all values that are written")
 }
@@ -133,6 +165,7 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
 pub struct Decoder {
     pool: Pool,
     sessions: u64,
+    tickets: u64,
 }
 
 impl Decoder {
@@ -148,34 +181,67 @@ impl Decoder {
         if !rest.is_empty() {
             return Err(DecodeError::Malformed);
         }
-        if header.sessions == 0 {
+        if header.sessions == 0 && header.tickets == 0 {
             return Err(DecodeError::Empty);
         }
         Ok(Decoder {
             pool: Pool::new(header.seats),
             sessions: header.sessions,
+            tickets: header.tickets,
         })
     }
 
-    /// Whether sessions are still missing, so that another batch must follow.
+    /// Whether sessions or tickets are still missing, so that another batch must follow.
     pub fn wants_more(&self) -> bool {
+        self.wants_sessions() || (self.pool.tickets() as u64) < self.tickets
+    }
+
+    fn wants_sessions(&self) -> bool {
         (self.pool.len() as u64) < self.sessions
     }
 
     /// Takes the next batch. O(its length).
     pub fn batch(&mut self, mut batch: &[u8]) -> Result<(), DecodeError> {
         if batch.is_empty() {
-            return Err(DecodeError::WrongNumberOfSessions);
+            return Err(DecodeError::WrongNumberOfRows);
         }
         while !batch.is_empty() {
-            if !self.wants_more() {
-                return Err(DecodeError::WrongNumberOfSessions);
-            }
-            let (row, rest) =
-                postcard::take_from_bytes(batch).map_err(|_| DecodeError::Malformed)?;
-            self.add(&row)?;
-            batch = rest;
+            let malformed = |_| DecodeError::Malformed;
+            batch = if self.wants_sessions() {
+                let (row, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
+                self.add(&row)?;
+                rest
+            } else if self.wants_more() {
+                let (row, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
+                self.add_ticket(&row)?;
+                rest
+            } else {
+                return Err(DecodeError::WrongNumberOfRows);
+            };
         }
+        Ok(())
+    }
+
+    fn add_ticket(&mut self, row: &TicketRow<'_>) -> Result<(), DecodeError> {
+        if row.session.is_empty() || row.session.len() > MAX_SESSION_BYTES {
+            return Err(DecodeError::BadSessionId);
+        }
+        let known = self.pool.has_ticket(row.session);
+        let in_range =
+            row.length_ms > 0 && row.deadline_ms < i64::MAX && row.arrival < i64::MAX as u64;
+        if known || !in_range {
+            return Err(DecodeError::BadTicket);
+        }
+        self.pool.apply(&Effect::Join(Join {
+            session: row.session,
+            seats: self.pool.seats(),
+            arrival: row.arrival,
+            ticket: Ticket {
+                since_ms: row.since_ms,
+                length_ms: row.length_ms,
+                deadline_ms: row.deadline_ms,
+            },
+        }));
         Ok(())
     }
 
@@ -216,7 +282,7 @@ impl Decoder {
     /// The pool, if nothing is missing.
     pub fn finish(self) -> Result<Pool, DecodeError> {
         if self.wants_more() {
-            Err(DecodeError::WrongNumberOfSessions)
+            Err(DecodeError::WrongNumberOfRows)
         } else {
             Ok(self.pool)
         }

@@ -1,5 +1,7 @@
 //! What a decision changes, in absolute terms.
 
+use crate::queue::Ticket;
+
 /// A lease: how long its session may stay silent, and the moment at which it lapses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -44,6 +46,15 @@ pub enum Effect<'a> {
         /// Why, for whoever listens; the pool does the same for all.
         why: Freed,
     },
+    /// A session has a ticket.
+    Join(Join<'a>),
+    /// A session has a ticket no longer. A grant says so by itself.
+    Leave {
+        /// Who.
+        session: &'a [u8],
+    },
+    /// The pool's limit is another.
+    Seats(i64),
 }
 
 /// See [`Effect::Grant`].
@@ -77,6 +88,19 @@ pub struct Beat<'a> {
     pub heartbeat_count: i64,
     /// The lease from now on, if the session has one.
     pub lease: Option<Lease>,
+}
+
+/// See [`Effect::Join`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join<'a> {
+    /// Who waits.
+    pub session: &'a [u8],
+    /// The limit that the session stated, which the pool remembers.
+    pub seats: i64,
+    /// Its number in the order of arrival. A session that has a place keeps it.
+    pub arrival: u64,
+    /// The ticket from now on.
+    pub ticket: Ticket,
 }
 
 /// Why a seat became free.

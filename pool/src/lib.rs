@@ -16,16 +16,20 @@ mod effect;
 mod index;
 mod memory;
 mod metadata;
+mod places;
 mod pool;
+mod queue;
 mod schedule;
 mod session;
 mod slab;
 
 pub use codec::{DecodeError, Decoder};
-pub use effect::{Beat, Effect, Freed, Grant, Lease};
+pub use effect::{Beat, Effect, Freed, Grant, Join, Lease};
 pub use memory::calibrate as calibrate_memory;
 pub use metadata::{MAX_NESTING, Metadata, MetadataError};
-pub use pool::{Acquire, Heartbeat, Pool};
+pub use places::Place;
+pub use pool::{Acquire, Heartbeat, Pool, Waiting};
+pub use queue::{Line, Ticket};
 pub use schedule::Schedule;
 pub use session::Session;
 

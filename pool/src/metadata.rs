@@ -55,6 +55,14 @@ impl Metadata<'_> {
         heartbeat_count: None,
     };
 
+    /// The same, independent of the text that it was parsed from.
+    pub fn into_owned(self) -> Metadata<'static> {
+        Metadata {
+            text: Cow::Owned(self.text.into_owned()),
+            heartbeat_count: self.heartbeat_count,
+        }
+    }
+
     /// Checks `raw`, at most `limit` bytes of it, and takes out the names that the pool keeps itself. They match after
     /// unescaping, and of duplicates the last wins, as with every JSON parser that the scripts' readers use. O(n).
     pub fn parse(raw: &[u8], limit: usize) -> Result<Metadata<'_>, MetadataError> {

@@ -1,12 +1,14 @@
 //! The pool itself: decisions, and the effects that carry them out.
 
 use crate::deadlines::{Deadlines, Entry};
-use crate::effect::{Beat, Effect, Freed, Grant, Lease};
+use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
 use crate::index::Index;
+use crate::places::Place;
+use crate::queue::{Line, Ticket, Tickets};
 use crate::session::Session;
 use crate::slab::Slab;
 
-/// Sessions that hold seats, and the limit that the latest grant stated.
+/// Sessions that hold seats, those that have a ticket for one, and the limit.
 ///
 /// A session whose lease has lapsed stays as a row until it is reclaimed, but no decision and no reading method sees it any more:
 /// they all take the present moment, and "live" means live at that moment.
@@ -19,6 +21,8 @@ pub struct Pool {
     /// The leased among `sessions`, by deadline. A session's own deadline and its entry here always agree.
     deadlines: Deadlines,
     payload_bytes: usize,
+    /// Most pools never have any.
+    tickets: Option<Box<Tickets>>,
 }
 
 /// What an ACQUIRE comes to.
@@ -26,10 +30,22 @@ pub struct Pool {
 pub enum Acquire {
     /// The session holds a seat already.
     AlreadyActive,
-    /// All seats are taken.
-    NoSeats,
+    /// All seats are taken, or kept for those who wait.
+    NoSeats {
+        /// The place that the session has in the queue, or would have if it joined; 1 is the first.
+        position: usize,
+    },
     /// A seat is free, and the session may be granted it.
     Vacant,
+}
+
+/// Somebody in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting<'a> {
+    /// Who waits.
+    pub session: &'a [u8],
+    /// Since when, in milliseconds of unix time.
+    pub since_ms: i64,
 }
 
 /// What a HEARTBEAT comes to.
@@ -52,10 +68,11 @@ impl Pool {
             index: Index::new(),
             deadlines: Deadlines::default(),
             payload_bytes: 0,
+            tickets: None,
         }
     }
 
-    /// The limit that the latest grant stated.
+    /// The limit: what the latest grant, the latest to join the queue or RESIZE stated.
     pub fn seats(&self) -> i64 {
         self.seats
     }
@@ -65,9 +82,19 @@ impl Pool {
         self.sessions.len()
     }
 
-    /// Whether there is no row at all. Such a pool does not exist as a key.
+    /// Tickets, those lost and not yet removed included.
+    pub fn tickets(&self) -> usize {
+        self.tickets.as_ref().map_or(0, |tickets| tickets.len())
+    }
+
+    /// Rows and tickets together: the allocations that freeing the pool takes, about.
+    pub fn rows_and_tickets(&self) -> usize {
+        self.len() + self.tickets()
+    }
+
+    /// Whether there is neither a row nor a ticket. Such a pool does not exist as a key.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && self.tickets() == 0
     }
 
     /// Live sessions. O(log n) while some have lapsed, otherwise O(1).
@@ -80,9 +107,14 @@ impl Pool {
         self.deadlines.len() - self.deadlines.lapsed(now_ms)
     }
 
-    /// The earliest deadline of all rows, past or to come. O(1).
+    /// The earliest deadline of all leases and tickets, past or to come. O(1).
     pub fn earliest_deadline_ms(&self) -> Option<i64> {
-        self.deadlines.earliest().map(|entry| entry.deadline_ms)
+        let lease = self.deadlines.earliest().map(|entry| entry.deadline_ms);
+        let ticket = self
+            .tickets
+            .as_ref()
+            .and_then(|tickets| tickets.earliest_ms());
+        lease.into_iter().chain(ticket).min()
     }
 
     /// The earliest deadline of a live session. O(log n) while some have lapsed, otherwise O(1).
@@ -121,6 +153,16 @@ impl Pool {
         Some(Lease {
             length_ms: entry.length_ms,
             deadline_ms,
+        })
+    }
+
+    /// The join that would make a ticket like this one of the pool.
+    pub fn join_of<'a>(&self, ticket: &'a Place<Ticket>) -> Effect<'a> {
+        Effect::Join(Join {
+            session: ticket.session(),
+            seats: self.seats,
+            arrival: ticket.arrival(),
+            ticket: ticket.waiting,
         })
     }
 
@@ -175,18 +217,145 @@ impl Pool {
             + self.sessions.memory_bytes()
             + self.index.memory_bytes()
             + self.deadlines.memory_bytes()
+            + self
+                .tickets
+                .as_ref()
+                .map_or(0, |tickets| tickets.memory_bytes())
     }
 
     /// Decides on an ACQUIRE that states `seats` as the limit, in the scripts' order: a holder is answered before the limit
-    /// counts. O(1), O(log n) while leases have lapsed.
-    pub fn acquire(&self, now_ms: i64, session: &[u8], seats: i64) -> Acquire {
+    /// counts. Whoever waits ahead has the next seats. O(1), O(log n) while leases have lapsed or others wait.
+    pub fn acquire<W>(&self, now_ms: i64, session: &[u8], seats: i64, line: &Line<W>) -> Acquire {
         if self.get(now_ms, session).is_some() {
-            Acquire::AlreadyActive
-        } else if self.used(now_ms) as i64 >= seats {
-            Acquire::NoSeats
+            return Acquire::AlreadyActive;
+        }
+        let ahead = self.ahead_of_session(now_ms, session, line);
+        if self.used(now_ms).saturating_add(ahead) as i64 >= seats {
+            Acquire::NoSeats {
+                position: ahead + 1,
+            }
         } else {
             Acquire::Vacant
         }
+    }
+
+    /// The number that `session` has in the order of arrival, if it waits.
+    pub fn arrival_of<W>(&self, now_ms: i64, session: &[u8], line: &Line<W>) -> Option<u64> {
+        let blocked = line.get(session).map(Place::arrival);
+        blocked.or_else(|| self.ticket(now_ms, session).map(Place::arrival))
+    }
+
+    /// The valid ticket of `session`.
+    pub fn ticket(&self, now_ms: i64, session: &[u8]) -> Option<&Place<Ticket>> {
+        let ticket = self.tickets.as_ref()?.get(session)?;
+        (ticket.waiting.deadline_ms > now_ms).then_some(ticket)
+    }
+
+    /// Whether `session` has a ticket, lost or not. O(1).
+    pub fn has_ticket(&self, session: &[u8]) -> bool {
+        self.any_ticket(session).is_some()
+    }
+
+    /// The ticket of `session`, lost or not. O(1).
+    pub fn any_ticket(&self, session: &[u8]) -> Option<&Place<Ticket>> {
+        self.tickets.as_ref()?.get(session)
+    }
+
+    /// The highest number of a ticket in the order of arrival. O(n).
+    pub fn last_arrival(&self) -> Option<u64> {
+        self.all_tickets().map(Place::arrival).max()
+    }
+
+    fn valid_tickets(&self, now_ms: i64) -> usize {
+        self.tickets
+            .as_ref()
+            .map_or(0, |tickets| tickets.valid(now_ms))
+    }
+
+    fn tickets_ahead_of(&self, now_ms: i64, arrival: u64) -> usize {
+        let tickets = self.tickets.as_ref();
+        tickets.map_or(0, |tickets| tickets.valid_ahead_of(now_ms, arrival))
+    }
+
+    fn ahead_of_session<W>(&self, now_ms: i64, session: &[u8], line: &Line<W>) -> usize {
+        match self.arrival_of(now_ms, session, line) {
+            Some(arrival) => {
+                let tickets = self.tickets_ahead_of(now_ms, arrival);
+                tickets + line.more_ahead_of(arrival, tickets)
+            }
+            None => self.waiting(now_ms, line),
+        }
+    }
+
+    /// How many wait, with a ticket or blocked. O(log n).
+    pub fn waiting<W>(&self, now_ms: i64, line: &Line<W>) -> usize {
+        let tickets = self.valid_tickets(now_ms);
+        tickets + line.more_than(tickets)
+    }
+
+    /// How many free seats are kept for tickets at the head of the queue. O(log n).
+    pub fn kept(&self, now_ms: i64) -> usize {
+        let free = self.seats.saturating_sub(self.used(now_ms) as i64).max(0);
+        self.valid_tickets(now_ms)
+            .min(usize::try_from(free).unwrap_or(usize::MAX))
+    }
+
+    /// The 1-based place of `session` in the queue, if it waits. O(log n).
+    pub fn position<W>(&self, now_ms: i64, session: &[u8], line: &Line<W>) -> Option<usize> {
+        self.arrival_of(now_ms, session, line)?;
+        Some(self.ahead_of_session(now_ms, session, line) + 1)
+    }
+
+    /// The blocked client whose turn it is under the limit `seats`: the one that has waited longest, if a seat is free that is not kept
+    /// for a ticket ahead of it. O(log n).
+    pub fn next_in_line<'a, W>(
+        &self,
+        now_ms: i64,
+        seats: i64,
+        line: &'a Line<W>,
+    ) -> Option<&'a Place<W>> {
+        let first = line.first()?;
+        let ahead = self.tickets_ahead_of(now_ms, first.arrival());
+        ((self.used(now_ms) + ahead) < usize::try_from(seats).unwrap_or(0)).then_some(first)
+    }
+
+    /// All that wait, in the order of arrival. O(n).
+    pub fn queue<'a, W>(
+        &'a self,
+        now_ms: i64,
+        line: &'a Line<W>,
+        since_ms: impl Fn(&W) -> i64 + 'a,
+    ) -> Vec<Waiting<'a>> {
+        let tickets = self.tickets.iter().flat_map(|tickets| tickets.iter());
+        let tickets = tickets
+            .filter(|ticket| ticket.waiting.deadline_ms > now_ms)
+            .map(|ticket| (ticket.arrival(), ticket.session(), ticket.waiting.since_ms));
+        let blocked = line
+            .iter()
+            .filter(|client| self.ticket(now_ms, client.session()).is_none())
+            .map(|client| {
+                (
+                    client.arrival(),
+                    client.session(),
+                    since_ms(&client.waiting),
+                )
+            });
+        let mut all: Vec<_> = tickets.chain(blocked).collect();
+        all.sort_unstable();
+        all.into_iter()
+            .map(|(_, session, since_ms)| Waiting { session, since_ms })
+            .collect()
+    }
+
+    /// All tickets in the order of arrival, lost ones included. O(n).
+    pub fn all_tickets(&self) -> impl Iterator<Item = &Place<Ticket>> {
+        self.tickets.iter().flat_map(|tickets| tickets.iter())
+    }
+
+    /// Up to `limit` sessions whose tickets are lost and not removed yet. O(limit).
+    pub fn lost_tickets(&self, now_ms: i64, limit: usize) -> impl Iterator<Item = &[u8]> {
+        let tickets = self.tickets.iter();
+        tickets.flat_map(move |tickets| tickets.lost(now_ms, limit))
     }
 
     /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease` instead if that is given. O(1), with
@@ -222,8 +391,8 @@ impl Pool {
             .map(Session::id)
     }
 
-    /// Carries out an effect and returns whether it met what it changes: all but a grant need the session's row, lapsed or not,
-    /// and do nothing without. O(1), with leases O(log n).
+    /// Carries out an effect and returns whether it met what it changes: those of a session need its row or ticket, lapsed or not,
+    /// unless they give it one, and do nothing without. O(1), with leases or tickets O(log n).
     pub fn apply(&mut self, effect: &Effect<'_>) -> bool {
         match effect {
             Effect::Grant(grant) => {
@@ -236,11 +405,34 @@ impl Pool {
             }),
             Effect::Renew { session, lease } => self.with_row(session, |_| Some(*lease)),
             Effect::Free { session, .. } => self.free(session),
+            Effect::Join(join) => {
+                self.seats = join.seats;
+                let tickets = self.tickets.get_or_insert_default();
+                tickets.put(join.session, join.arrival, join.ticket);
+                true
+            }
+            Effect::Leave { session } => self.leave(session),
+            Effect::Seats(seats) => {
+                self.seats = *seats;
+                true
+            }
         }
+    }
+
+    fn leave(&mut self, session: &[u8]) -> bool {
+        let Some(tickets) = &mut self.tickets else {
+            return false;
+        };
+        let left = tickets.remove(session);
+        if tickets.len() == 0 {
+            self.tickets = None;
+        }
+        left
     }
 
     fn grant(&mut self, grant: &Grant<'_>) {
         self.free(grant.session);
+        self.leave(grant.session);
         self.seats = grant.seats;
         let session = Session::new(grant);
         self.payload_bytes += session.payload_bytes();
@@ -330,8 +522,26 @@ impl<'a> Effect<'a> {
             Effect::Grant(grant) => grant.lease,
             Effect::Beat(beat) => beat.lease,
             Effect::Renew { lease, .. } => Some(*lease),
-            Effect::Free { .. } => None,
+            Effect::Free { .. } | Effect::Join(_) | Effect::Leave { .. } | Effect::Seats(_) => None,
         }
+    }
+
+    /// The moment at which time alone undoes what this effect did: the deadline of a lease or a ticket.
+    pub fn deadline_ms(&self) -> Option<i64> {
+        match self {
+            Effect::Join(join) => Some(join.ticket.deadline_ms),
+            _ => self.lease().map(|lease| lease.deadline_ms),
+        }
+    }
+
+    /// A ticket for a session.
+    pub fn joining(session: &'a [u8], seats: i64, arrival: u64, ticket: Ticket) -> Effect<'a> {
+        Effect::Join(Join {
+            session,
+            seats,
+            arrival,
+            ticket,
+        })
     }
 
     /// The end of a session's hold.

@@ -100,20 +100,20 @@ fn what_no_pool_can_hold_is_refused_by_name() {
     let with_header = |bytes: &[u8]| decode(&[bytes.to_vec(), batch.clone()]).err();
     let newer = [&[2], &header[1..]].concat();
     assert_eq!(with_header(&newer), Some(DecodeError::UnknownFormat(2)));
-    assert_eq!(with_header(&[1, 0, 0]), Some(DecodeError::Empty));
+    assert_eq!(with_header(&[1, 0, 0, 0]), Some(DecodeError::Empty));
     assert_eq!(
-        with_header(&[1, 0, 1]),
-        Some(DecodeError::WrongNumberOfSessions)
+        with_header(&[1, 0, 1, 0]),
+        Some(DecodeError::WrongNumberOfRows)
     );
     assert_eq!(
-        with_header(&[1, 0, 3]),
-        Some(DecodeError::WrongNumberOfSessions)
+        with_header(&[1, 0, 3, 0]),
+        Some(DecodeError::WrongNumberOfRows)
     );
     // The largest count that a header can state costs nothing but the refusal.
-    let huge = [&[1, 0][..], &[0xff; 9], &[1]].concat();
-    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfSessions));
+    let huge = [&[1, 0][..], &[0xff; 9], &[1, 0]].concat();
+    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfRows));
 
-    let header_of = |sessions: u8| vec![1, 0, sessions];
+    let header_of = |sessions: u8| vec![1, 0, sessions, 0];
     let row = |id: &[u8], metadata: &[u8], rest: &[u8]| {
         [
             &[id.len() as u8],
@@ -172,7 +172,7 @@ proptest! {
         batch in prop::collection::vec(any::<u8>(), 0..80),
         header in prop::option::of(prop::collection::vec(any::<u8>(), 0..12)),
     ) {
-        let header = header.unwrap_or_else(|| vec![1, 0, sessions]);
+        let header = header.unwrap_or_else(|| vec![1, 0, sessions, 0]);
         if let Ok(pool) = decode(&[header, batch]) {
             exercise(&pool);
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use seat_pool::{Acquire, Decoder, Effect, Freed, Heartbeat, Lease, Metadata, Pool};
+use seat_pool::{Acquire, Decoder, Effect, Freed, Heartbeat, Lease, Line, Metadata, Pool};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -134,11 +134,15 @@ impl World {
                 let expected = if self.live(&id).is_some() {
                     Acquire::AlreadyActive
                 } else if self.used() as i64 >= seats {
-                    Acquire::NoSeats
+                    Acquire::NoSeats { position: 1 }
                 } else {
                     Acquire::Vacant
                 };
-                assert_eq!(self.pool.acquire(now_ms, &id, seats), expected);
+                assert_eq!(
+                    self.pool
+                        .acquire(now_ms, &id, seats, &Line::<()>::default()),
+                    expected
+                );
                 if expected != Acquire::Vacant {
                     return;
                 }

@@ -1,13 +1,15 @@
-//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds]`
+//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds] [QUEUE milliseconds] [BLOCK milliseconds]`
 
 use redis_module::raw;
-use seat_pool::{Acquire as Decision, Effect, Metadata};
+use seat_pool::{Acquire as Decision, Effect, Lease, Metadata, Ticket};
 
-use super::options::{self, Options, reply_lease};
+use super::options::{self, Options};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
+use crate::queue::{self, Request};
+use crate::replies::{self, Granted};
 use crate::{config, stats};
 
 pub(super) struct Acquire;
@@ -15,8 +17,8 @@ pub(super) struct Acquire;
 impl Command for Acquire {
     const SPEC: Spec = Spec {
         name: c"seat.acquire",
-        summary: c"Takes a seat of a pool for a session, if one is free.",
-        complexity: c"O(N) in the length of the metadata",
+        summary: c"Takes a seat of a pool for a session, if one is free, or waits for one.",
+        complexity: c"O(N) in the length of the metadata, and O(log N) in the length of the queue",
         since: SINCE,
         flags: c"write fast",
         arity: -4,
@@ -29,61 +31,202 @@ impl Command for Acquire {
             Argument::integer(c"seats"),
             Argument::string(c"metadata").optional(),
             options::LEASE,
+            options::QUEUE,
+            options::BLOCK,
         ],
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args } = call;
+        let ctx = call.ctx;
         let session = call.new_session(2)?;
         let seats = call.arg(3)?.integer().ok_or(Error::Seats)?;
-        let options = Options::parse(args, 4)?;
+        let options = Options::parse_with_queue(call.args, 4)?;
         let now_ms = ctx.now_ms();
-        let lease = options.lease(now_ms)?;
+        let request = Attempt {
+            call,
+            session,
+            seats,
+            lease: options.lease(now_ms)?,
+            timeout_ms: options.timeout_ms(now_ms)?,
+            options,
+            now_ms,
+        };
 
         let mut key = PoolKey::write(ctx, call.key()?)?;
-        let used = key.pool().used(now_ms) as i64;
-        match key.pool().acquire(now_ms, session, seats) {
-            Decision::AlreadyActive => {
-                if let Some(lease) = lease {
-                    key.commit(&Effect::Renew { session, lease });
-                }
-                stats::ALREADY_ACTIVE.add();
-                ctx.reply_array(3 + usize::from(lease.is_some()));
-                ctx.reply_integer(1);
-                ctx.reply_bulk(b"ALREADY_ACTIVE");
-                ctx.reply_integer(used);
-                reply_lease(ctx, lease);
-            }
-            Decision::NoSeats => {
+        let mut decision = request.decide(&key);
+        if decision != Decision::AlreadyActive && request.lets_waiters_in(&mut key) {
+            decision = request.decide(&key);
+        }
+        match decision {
+            Decision::AlreadyActive => request.answer_holder(key),
+            Decision::Vacant => request.grant(key)?,
+            Decision::NoSeats { position } if request.waits() => request.join(key, position)?,
+            Decision::NoSeats { .. } => {
                 stats::DENIED.add();
-                ctx.reply_array(4);
-                ctx.reply_integer(0);
-                ctx.reply_bulk(b"NO_SEATS_AVAILABLE");
-                ctx.reply_integer(used);
-                ctx.reply_integer(seats);
-            }
-            Decision::Vacant => {
-                let metadata = match options.metadata {
-                    Some(raw) => Metadata::parse(raw.bytes(), config::MAX_METADATA.get())?,
-                    None => Metadata::NONE,
-                };
-                if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
-                    return Err(Error::OutOfMemory);
-                }
-                if key.pool().contains(session) {
-                    // The session's own lease has lapsed and not been reclaimed yet; the grant takes the place of its row.
-                    stats::EXPIRED.add();
-                }
-                key.commit(&Effect::granting(now_ms, session, seats, &metadata, lease));
-                stats::ACQUIRED.add();
-                ctx.reply_array(4 + usize::from(lease.is_some()));
-                ctx.reply_integer(1);
-                ctx.reply_bulk(b"ACQUIRED");
-                ctx.reply_integer(used + 1);
-                ctx.reply_integer(seats);
-                reply_lease(ctx, lease);
+                replies::no_seats(ctx, key.pool().used(now_ms) as i64, seats);
             }
         }
         Ok(())
+    }
+}
+
+/// One call, parsed.
+struct Attempt<'a> {
+    call: Call<'a>,
+    session: &'a [u8],
+    seats: i64,
+    lease: Option<Lease>,
+    /// How long the client may be blocked, if it may be at all; 0 is for ever.
+    timeout_ms: Option<i64>,
+    options: Options<'a>,
+    now_ms: i64,
+}
+
+impl<'a> Attempt<'a> {
+    fn decide(&self, key: &PoolKey<'_>) -> Decision {
+        let pool = key.pool();
+        pool.acquire(self.now_ms, self.session, self.seats, key.line())
+    }
+
+    /// A higher limit than the one so far is for those first who have waited for it. Returns whether that changed anything.
+    fn lets_waiters_in(&self, key: &mut PoolKey<'_>) -> bool {
+        let pool = key.pool();
+        let matters = !pool.is_empty()
+            && self.seats > pool.seats()
+            && pool.waiting(self.now_ms, key.line()) > 0
+            && self.metadata().is_ok();
+        if matters {
+            key.commit(&Effect::Seats(self.seats));
+            key.serve();
+        }
+        matters
+    }
+
+    fn metadata(&self) -> Result<Metadata<'a>, Error> {
+        match self.options.metadata {
+            Some(raw) => Ok(Metadata::parse(raw.bytes(), config::MAX_METADATA.get())?),
+            None => Ok(Metadata::NONE),
+        }
+    }
+
+    fn refuse_when_out_of_memory(&self) -> Result<(), Error> {
+        if self.call.ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
+            return Err(Error::OutOfMemory);
+        }
+        Ok(())
+    }
+
+    fn answer_holder(&self, mut key: PoolKey<'_>) {
+        match self.lease {
+            Some(lease) => {
+                let session = self.session;
+                key.commit(&Effect::Renew { session, lease });
+            }
+            None => queue::confirm(key.database, key.name.bytes(), self.session),
+        }
+        stats::ALREADY_ACTIVE.add();
+        let used = key.pool().used(self.now_ms) as i64;
+        replies::already_active(self.call.ctx, used, self.lease);
+    }
+
+    fn grant(&self, mut key: PoolKey<'_>) -> Result<(), Error> {
+        let metadata = self.metadata()?;
+        self.refuse_when_out_of_memory()?;
+        let (session, seats, lease) = (self.session, self.seats, self.lease);
+        if key.pool().contains(session) {
+            // The session's own lease has lapsed and not been reclaimed yet; the grant takes the place of its row.
+            stats::EXPIRED.add();
+        }
+        let had_ticket = key.pool().ticket(self.now_ms, session).is_some();
+        let was_blocked = key.dismiss(session);
+        key.commit(&Effect::granting(
+            self.now_ms,
+            session,
+            seats,
+            &metadata,
+            lease,
+        ));
+        if had_ticket || was_blocked {
+            key.granted_from_queue();
+        }
+        stats::ACQUIRED.add();
+        let used = key.pool().used(self.now_ms) as i64;
+        replies::acquired(self.call.ctx, &Granted { used, seats, lease });
+        Ok(())
+    }
+
+    /// Whether the call asks for a place in the queue, in a context in which it can have one.
+    fn waits(&self) -> bool {
+        self.options.ticket_ms.is_some() || self.blocks()
+    }
+
+    fn blocks(&self) -> bool {
+        let must_not = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        self.timeout_ms.is_some() && !self.call.ctx.has_any_flag(must_not)
+    }
+
+    /// Takes the place at `position`, or keeps the one that the session has there.
+    fn join(&self, mut key: PoolKey<'_>, position: usize) -> Result<(), Error> {
+        let (ctx, now_ms, session) = (self.call.ctx, self.now_ms, self.session);
+        let metadata = self.metadata()?;
+        self.refuse_when_out_of_memory()?;
+        let known = key.pool().arrival_of(now_ms, session, key.line());
+        if known.is_none() {
+            let waiting = key.pool().waiting(now_ms, key.line());
+            if waiting >= config::MAX_QUEUE_LENGTH.get() {
+                return Err(Error::QueueFull);
+            }
+            stats::QUEUED.add();
+            key.tell_joined();
+        }
+        let arrival = known.unwrap_or_else(queue::next_arrival);
+        let since_ms = self.since_ms(&key).unwrap_or(now_ms);
+        // The client that waited for this session until now hears that its time is over.
+        key.dismiss(session);
+        if let Some(ticket_ms) = self.options.ticket_ms {
+            let ticket = Ticket {
+                since_ms,
+                length_ms: ticket_ms,
+                deadline_ms: now_ms,
+            };
+            if let Some(ticket) = ticket.polled(now_ms, ticket_ms) {
+                key.commit(&Effect::joining(session, self.seats, arrival, ticket));
+            }
+        } else if !key.pool().is_empty() && key.pool().seats() != self.seats {
+            key.commit(&Effect::Seats(self.seats));
+        }
+        let timeout_ms = match self.timeout_ms {
+            Some(timeout_ms) if self.blocks() => timeout_ms,
+            _ => {
+                let used = key.pool().used(now_ms) as i64;
+                replies::queued(ctx, used, self.seats, position);
+                return Ok(());
+            }
+        };
+        let waiter = key.join_line(
+            arrival,
+            Request {
+                session: session.into(),
+                seats: self.seats,
+                metadata: metadata.into_owned(),
+                lease_ms: self.lease.map(|lease| lease.length_ms),
+                ticket_ms: self.options.ticket_ms,
+                since_ms,
+            },
+        );
+        drop(key);
+        queue::block(ctx, self.call.key()?, waiter, timeout_ms);
+        Ok(())
+    }
+
+    /// Since when the session waits already.
+    fn since_ms(&self, key: &PoolKey<'_>) -> Option<i64> {
+        let ticket = key.pool().ticket(self.now_ms, self.session);
+        let blocked = key.line().get(self.session);
+        ticket
+            .map(|place| place.waiting.since_ms)
+            .or_else(|| blocked.map(|place| queue::since_ms(place.waiting)))
     }
 }

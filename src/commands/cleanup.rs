@@ -54,6 +54,7 @@ impl Command for Cleanup {
             idle.iter().for_each(|session| key.expire(session));
             cleaned += idle.len();
         }
+        key.serve();
         ctx.reply_array(2);
         ctx.reply_integer(cleaned as i64);
         ctx.reply_integer(key.pool().used(now_ms) as i64);

@@ -3,12 +3,12 @@
 use redis_module::raw;
 use seat_pool::{Effect, Heartbeat as Decision};
 
-use super::options::{self, Options, reply_lease};
+use super::options::{self, Options};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec};
 use crate::pool_key::PoolKey;
-use crate::stats;
+use crate::{replies, stats};
 
 pub(super) struct Heartbeat;
 
@@ -50,7 +50,7 @@ impl Command for Heartbeat {
                 ctx.reply_integer(1);
                 ctx.reply_bulk(b"HEARTBEAT_UPDATED");
                 ctx.reply_integer(beat.heartbeat_count);
-                reply_lease(ctx, lease);
+                replies::lease(ctx, lease);
             }
         }
         Ok(())

@@ -31,14 +31,12 @@ impl Command for Info {
         }
         let now_ms = call.ctx.now_ms();
         let used = pool.used(now_ms) as i64;
-        // No queue yet, so nothing is kept and nobody waits.
-        let (kept, waiting) = (0, 0);
         let fields: [(&[u8], i64); 8] = [
             (b"seats", pool.seats()),
             (b"used", used),
             (b"available", pool.seats().saturating_sub(used).max(0)),
-            (b"kept", kept),
-            (b"waiting", waiting),
+            (b"kept", pool.kept(now_ms) as i64),
+            (b"waiting", pool.waiting(now_ms, key.line()) as i64),
             (b"leased", pool.leased(now_ms) as i64),
             (
                 b"next_deadline_ms",

@@ -12,7 +12,9 @@ mod heartbeat;
 mod info;
 mod options;
 mod pttl;
+mod queue;
 mod release;
+mod resize;
 mod revoke;
 mod scan;
 mod sessions;
@@ -85,6 +87,9 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<pttl::Pttl>(ctx, category)?;
     register_one::<cleanup::Cleanup>(ctx, category)?;
     register_one::<revoke::Revoke>(ctx, category)?;
+    register_one::<resize::Resize>(ctx, category)?;
+    register_one::<queue::Queue>(ctx, category)?;
+    register_one::<queue::Position>(ctx, category)?;
     register_one::<effect::Effect>(ctx, category)
 }
 

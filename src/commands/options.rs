@@ -1,10 +1,11 @@
-//! What ACQUIRE and HEARTBEAT take after their own arguments: `[metadata] [EX seconds | PX milliseconds]`
+//! What ACQUIRE and HEARTBEAT take after their own arguments: metadata, and options in any order.
 
+use redis_module::raw;
 use seat_pool::Lease;
 
+use crate::config;
 use crate::error::Error;
-use crate::ffi::{Args, Argument, Ctx, Str};
-use redis_module::raw;
+use crate::ffi::{Args, Argument, Str};
 
 /// `[EX seconds | PX milliseconds]`, as COMMAND DOCS shows it.
 pub(super) const LEASE: Argument = Argument {
@@ -16,13 +17,23 @@ pub(super) const LEASE: Argument = Argument {
     ..Argument::string(c"lease").optional()
 };
 
-/// The words that are options, and so cannot be metadata. What the latter two do comes with the queue.
+/// `[QUEUE milliseconds]`
+pub(super) const QUEUE: Argument = Argument::integer(c"ticket").after(c"QUEUE").optional();
+
+/// `[BLOCK milliseconds]`
+pub(super) const BLOCK: Argument = Argument::integer(c"timeout").after(c"BLOCK").optional();
+
+/// The words that are options, and so cannot be metadata.
 const WORDS: [&str; 4] = ["EX", "PX", "QUEUE", "BLOCK"];
 
 /// The arguments from a place on where metadata may stand, or an option directly.
+#[derive(Default)]
 pub(super) struct Options<'a> {
     pub(super) metadata: Option<Str<'a>>,
     lease: Option<Length>,
+    /// How long a ticket is valid after each poll.
+    pub(super) ticket_ms: Option<u64>,
+    block_ms: Option<i64>,
 }
 
 /// The length of a lease, and the option that gave it.
@@ -32,39 +43,82 @@ struct Length {
 }
 
 impl<'a> Options<'a> {
+    /// Metadata, `EX` and `PX`.
     pub(super) fn parse(args: Args<'a>, from: usize) -> Result<Options<'a>, Error> {
-        let is_option = |arg: &Str<'_>| WORDS.iter().any(|word| arg.is_word(word));
-        let metadata = args.get(from).filter(|arg| !is_option(arg));
+        Options::parse_known(args, from, false)
+    }
+
+    /// Metadata, `EX`, `PX`, `QUEUE` and `BLOCK`.
+    pub(super) fn parse_with_queue(args: Args<'a>, from: usize) -> Result<Options<'a>, Error> {
+        Options::parse_known(args, from, true)
+    }
+
+    fn parse_known(args: Args<'a>, from: usize, queue: bool) -> Result<Options<'a>, Error> {
+        let word_of = |arg: Str<'_>| WORDS.into_iter().find(|word| arg.is_word(word));
+        let metadata = args.get(from).filter(|&arg| word_of(arg).is_none());
         let mut options = Options {
             metadata,
-            lease: None,
+            ..Options::default()
         };
         let mut rest = args.iter().skip(from + usize::from(metadata.is_some()));
-        while let Some(word) = rest.next() {
-            let (option, ms_per_unit) = if word.is_word("EX") {
-                ("EX", 1000)
-            } else if word.is_word("PX") {
-                ("PX", 1)
-            } else {
-                return Err(Error::Syntax("EX or PX, or nothing, after the metadata"));
-            };
-            match &options.lease {
-                Some(earlier) if earlier.option == option => {
-                    return Err(Error::Option(option, "is given twice"));
+        while let Some(arg) = rest.next() {
+            let option = match word_of(arg) {
+                Some(option @ ("EX" | "PX")) => option,
+                Some(option) if queue => option,
+                _ if queue => {
+                    return Err(Error::Syntax(
+                        "EX, PX, QUEUE or BLOCK, or nothing, after the metadata",
+                    ));
                 }
-                Some(_) => return Err(Error::Option("EX", "and PX exclude each other")),
-                None => {}
-            }
+                _ => return Err(Error::Syntax("EX or PX, or nothing, after the metadata")),
+            };
+            options.check_not_given(option)?;
             let value = rest.next().ok_or(Error::Option(option, "needs a value"))?;
-            let ms = value
-                .integer()
-                .and_then(|value| u64::try_from(value).ok())
-                .filter(|&value| value > 0)
-                .and_then(|value| value.checked_mul(ms_per_unit));
-            let ms = ms.ok_or(Error::Option(option, BAD_LENGTH))?;
-            options.lease = Some(Length { option, ms });
+            let number = value.integer().and_then(|value| u64::try_from(value).ok());
+            options.set(option, number)?;
         }
         Ok(options)
+    }
+
+    fn check_not_given(&self, option: &'static str) -> Result<(), Error> {
+        let is_twice = match option {
+            "QUEUE" => self.ticket_ms.is_some(),
+            "BLOCK" => self.block_ms.is_some(),
+            _ => self
+                .lease
+                .as_ref()
+                .is_some_and(|lease| lease.option == option),
+        };
+        if is_twice {
+            Err(Error::Option(option, "is given twice"))
+        } else if matches!(option, "EX" | "PX") && self.lease.is_some() {
+            Err(Error::Option("EX", "and PX exclude each other"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn set(&mut self, option: &'static str, number: Option<u64>) -> Result<(), Error> {
+        match option {
+            "QUEUE" => {
+                let longest = config::MAX_QUEUE_MS.get() as u64;
+                let ms = number.filter(|ms| (1..=longest).contains(ms));
+                self.ticket_ms = Some(ms.ok_or(Error::Option(option, BAD_TICKET))?);
+            }
+            "BLOCK" => {
+                let ms = number.and_then(|ms| i64::try_from(ms).ok());
+                self.block_ms = Some(ms.ok_or(Error::Option(option, BAD_TIMEOUT))?);
+            }
+            _ => {
+                let ms_per_unit = if option == "EX" { 1000 } else { 1 };
+                let ms = number
+                    .filter(|&number| number > 0)
+                    .and_then(|number| number.checked_mul(ms_per_unit));
+                let ms = ms.ok_or(Error::Option(option, BAD_LENGTH))?;
+                self.lease = Some(Length { option, ms });
+            }
+        }
+        Ok(())
     }
 
     /// The lease that was asked for, from `now_ms` on.
@@ -75,14 +129,21 @@ impl<'a> Options<'a> {
         let lease = Lease::starting(now_ms, ms);
         lease.map(Some).ok_or(Error::Option(option, BAD_LENGTH))
     }
+
+    /// How long the client may be blocked from `now_ms` on, if it may be at all; 0 is for ever.
+    pub(super) fn timeout_ms(&self, now_ms: i64) -> Result<Option<i64>, Error> {
+        match self.block_ms {
+            Some(ms) if now_ms.checked_add(ms).is_none() => {
+                Err(Error::Option("BLOCK", BAD_TIMEOUT))
+            }
+            timeout_ms => Ok(timeout_ms),
+        }
+    }
 }
 
 const BAD_LENGTH: &str =
     "must be a positive integer, and end within the 64 bits of unix time in milliseconds";
 
-/// The element that ends a success reply if a lease was asked for: its milliseconds.
-pub(super) fn reply_lease(ctx: Ctx<'_>, lease: Option<Lease>) {
-    if let Some(lease) = lease {
-        ctx.reply_integer(lease.length_ms as i64);
-    }
-}
+const BAD_TICKET: &str = "must be an integer of milliseconds from 1 to seat.max-queue-ms";
+
+const BAD_TIMEOUT: &str = "must be an integer of milliseconds of 0 or more, and end within 64 bits";

@@ -31,7 +31,9 @@ impl Command for Release {
 
         let mut key = PoolKey::write(ctx, call.key()?)?;
         let now_ms = call.ctx.now_ms();
+        key.leave(session);
         if key.pool().get(now_ms, session).is_none() {
+            key.serve();
             ctx.reply_array(2);
             ctx.reply_integer(0);
             ctx.reply_bulk(b"SESSION_NOT_FOUND");
@@ -40,6 +42,7 @@ impl Command for Release {
 
         key.commit(&Effect::freeing(session, Freed::Released));
         stats::RELEASED.add();
+        key.serve();
         let used = key.pool().used(now_ms);
         ctx.reply_array(3);
         ctx.reply_integer(1);

@@ -29,12 +29,14 @@ impl Command for Revoke {
         let mut revoked = 0;
         for session in call.args.iter().skip(2) {
             let session = session.bytes();
+            key.leave(session);
             if key.pool().get(now_ms, session).is_some() {
                 key.commit(&Effect::freeing(session, Freed::Revoked));
                 stats::REVOKED.add();
                 revoked += 1;
             }
         }
+        key.serve();
         call.ctx.reply_integer(revoked);
         Ok(())
     }

@@ -1,0 +1,66 @@
+//! `SEAT.QUEUE key` and `SEAT.POSITION key session`
+
+use redis_module::raw;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+use crate::queue;
+
+pub(super) struct Queue;
+
+impl Command for Queue {
+    const SPEC: Spec = Spec {
+        name: c"seat.queue",
+        summary: c"Lists the sessions that wait for a seat, with how long they have.",
+        complexity: c"O(N*log(N)) where N is the number of sessions that wait",
+        since: SINCE,
+        flags: c"readonly",
+        arity: 2,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let ctx = call.ctx;
+        let key = PoolKey::read(ctx, call.key()?)?;
+        let now_ms = ctx.now_ms();
+        let waiting = key
+            .pool()
+            .queue(now_ms, key.line(), |&waiter| queue::since_ms(waiter));
+        ctx.reply_array(waiting.len());
+        for place in waiting {
+            ctx.reply_array(2);
+            ctx.reply_bulk(place.session);
+            ctx.reply_integer((now_ms - place.since_ms).max(0));
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Position;
+
+impl Command for Position {
+    const SPEC: Spec = Spec {
+        name: c"seat.position",
+        summary: c"Returns a session's place in the queue; 1 is the first.",
+        complexity: c"O(log(N)) where N is the number of sessions that wait",
+        since: SINCE,
+        flags: c"readonly fast",
+        arity: 3,
+        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        arguments: &[Argument::KEY, Argument::string(c"session")],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let session = call.arg(2)?.bytes();
+        let key = PoolKey::read(call.ctx, call.key()?)?;
+        let position = key.pool().position(call.ctx.now_ms(), session, key.line());
+        match position {
+            Some(position) => call.ctx.reply_integer(position as i64),
+            None => call.ctx.reply_null(),
+        }
+        Ok(())
+    }
+}

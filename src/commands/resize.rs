@@ -1,0 +1,36 @@
+//! `SEAT.RESIZE key seats`
+
+use redis_module::raw;
+use seat_pool::Effect;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+
+pub(super) struct Resize;
+
+impl Command for Resize {
+    const SPEC: Spec = Spec {
+        name: c"seat.resize",
+        summary: c"Changes a pool's limit now, and lets those in who wait for it.",
+        complexity: c"O(N) where N is the number of sessions let in",
+        since: SINCE,
+        flags: c"write",
+        arity: 3,
+        key: raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        arguments: &[Argument::KEY, Argument::integer(c"seats")],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let seats = call.arg(2)?.integer().ok_or(Error::Seats)?;
+        let mut key = PoolKey::write(call.ctx, call.key()?)?;
+        let mut granted = 0;
+        if !key.pool().is_empty() && key.pool().seats() != seats {
+            key.commit(&Effect::Seats(seats));
+            granted = key.serve();
+        }
+        call.ctx.reply_integer(granted as i64);
+        Ok(())
+    }
+}

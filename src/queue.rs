@@ -1,0 +1,521 @@
+//! Blocked clients: who waits at which name, how they are woken, and what becomes of a grant whose client is gone.
+//!
+//! A waiter is known to the server by a number, which travels as the private data of the blocked client. All else about it stands
+//! here, so that whatever end it comes to, nothing is owned by the server's structures. The server tells the end by `on_free`; the
+//! client's handle is dead after that.
+//!
+//! A waiter is woken by its handle, never by signalling the key, since a signal makes the server call back for everybody who waits.
+//! Up to 7.0 that runs the waiter's callback at once, inside the command that wakes it: so it comes last, after the key is closed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+use seat_pool::{Effect, Freed, Lease, Line, Metadata, Ticket};
+
+use crate::error::Error;
+use crate::ffi::{BlockedClient, Ctx, OwnedStr, Str, guard};
+use crate::pool_key::PoolKey;
+use crate::replies::{self, Granted};
+use crate::{reclaim, stats};
+
+/// A waiter's number. Never 0, which the server would take for no private data.
+pub(crate) type WaiterId = u64;
+
+/// Waiters that one command or tick serves at most; a timer goes on with the rest.
+pub(crate) const BATCH: usize = 64;
+
+/// A name: the database's number and the key.
+type Name = (c_int, Box<[u8]>);
+
+/// What a waiter asked for.
+pub(crate) struct Request {
+    pub(crate) session: Box<[u8]>,
+    pub(crate) seats: i64,
+    pub(crate) metadata: Metadata<'static>,
+    pub(crate) lease_ms: Option<u64>,
+    /// How long each poll keeps its ticket, if it asked for one as well.
+    pub(crate) ticket_ms: Option<u64>,
+    pub(crate) since_ms: i64,
+}
+
+struct Waiter {
+    name: Name,
+    request: Request,
+    /// Absent for the moment between joining and blocking.
+    client: Option<BlockedClient>,
+    outcome: Outcome,
+}
+
+/// What a waiter is to be told.
+enum Outcome {
+    /// Nothing yet.
+    Waiting,
+    /// It was granted a seat.
+    Granted(Granted),
+    /// Its session holds a seat that was granted otherwise.
+    AlreadyActive,
+    /// It will not get one.
+    NoSeats,
+    /// It cannot be served here.
+    Failed(Error),
+    /// It has been told.
+    Told,
+}
+
+/// What must wait until the server can be written to.
+enum Deferred {
+    /// The seat of a session whose client was gone when it was granted.
+    TakeBack(Name, Box<[u8]>),
+    /// The place of a client whose long poll ended: valid from that moment on.
+    KeepPlace(Name, Box<[u8]>, u64),
+}
+
+/// The lines of one database, by key.
+type Lines = HashMap<Box<[u8]>, Box<Line<WaiterId>>>;
+
+#[derive(Default)]
+struct State {
+    lines: BTreeMap<c_int, Lines>,
+    waiters: HashMap<WaiterId, Waiter>,
+    last_id: WaiterId,
+    last_arrival: u64,
+    /// Sessions that were granted a seat from the queue and have not been told.
+    unconfirmed: HashSet<(Name, Box<[u8]>)>,
+    deferred: Vec<Deferred>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+/// The line at a name, taken out while its key is open.
+pub(crate) fn take_line(database: c_int, key: &[u8]) -> Option<Box<Line<WaiterId>>> {
+    STATE.with_borrow_mut(|state| state.lines.get_mut(&database)?.remove(key))
+}
+
+/// Puts a line back where it was taken from.
+pub(crate) fn put_line(database: c_int, key: &[u8], line: Box<Line<WaiterId>>) {
+    if !line.is_empty() {
+        STATE.with_borrow_mut(|state| {
+            let lines = state.lines.entry(database).or_default();
+            lines.insert(key.into(), line);
+        });
+    }
+}
+
+/// Clients that are blocked at present.
+pub(crate) fn blocked_clients() -> u64 {
+    STATE.with_borrow(|state| state.waiters.len() as u64)
+}
+
+/// The next number in the order of arrival.
+pub(crate) fn next_arrival() -> u64 {
+    STATE.with_borrow_mut(|state| {
+        state.last_arrival += 1;
+        state.last_arrival
+    })
+}
+
+/// Notes a number that came from elsewhere, so that those to come are higher.
+pub(crate) fn saw_arrival(arrival: u64) {
+    STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
+}
+
+/// Since when a blocked client waits.
+pub(crate) fn since_ms(waiter: WaiterId) -> i64 {
+    STATE.with_borrow(|state| {
+        let waiter = state.waiters.get(&waiter);
+        waiter.map_or(0, |waiter| waiter.request.since_ms)
+    })
+}
+
+/// Notes that a session's seat is its own: it was told so, it has been heard of, or it is free or granted anew.
+pub(crate) fn confirm(database: c_int, key: &[u8], session: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        if !state.unconfirmed.is_empty() {
+            state
+                .unconfirmed
+                .remove(&((database, key.into()), session.into()));
+        }
+    });
+}
+
+fn is_unconfirmed(name: &Name, session: &[u8]) -> bool {
+    let entry = (name.clone(), Box::from(session));
+    STATE.with_borrow(|state| state.unconfirmed.contains(&entry))
+}
+
+/// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
+pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
+    let databases: Vec<c_int> = STATE.with_borrow(|state| {
+        let lines = state.lines.iter();
+        lines
+            .filter(|(_, lines)| lines.contains_key(key))
+            .map(|(&database, _)| database)
+            .collect()
+    });
+    for database in databases {
+        reclaim::note_in(ctx, database, key, ctx.now_ms());
+    }
+}
+
+/// As [`look_soon`], for all names of some databases, or of all.
+pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> bool) {
+    let names: Vec<Name> = STATE.with_borrow(|state| {
+        let lines = state
+            .lines
+            .iter()
+            .filter(|(database, _)| is_meant(**database));
+        lines
+            .flat_map(|(&database, lines)| lines.keys().map(move |key| (database, key.clone())))
+            .collect()
+    });
+    for (database, key) in names {
+        reclaim::note_in(ctx, database, &key, ctx.now_ms());
+    }
+}
+
+impl PoolKey<'_> {
+    /// Adds a waiter to the line of the open key. [`block`] must follow once the key is closed.
+    pub(crate) fn join_line(&mut self, arrival: u64, request: Request) -> WaiterId {
+        let id = STATE.with_borrow_mut(|state| {
+            state.last_id += 1;
+            state.last_id
+        });
+        let ticketed = request.ticket_ms.is_some();
+        let line = self.line.get_or_insert_default();
+        line.join(&request.session, arrival, ticketed, id);
+        let waiter = Waiter {
+            name: (self.database, self.name.bytes().into()),
+            request,
+            client: None,
+            outcome: Outcome::Waiting,
+        };
+        STATE.with_borrow_mut(|state| state.waiters.insert(id, waiter));
+        id
+    }
+
+    /// Takes the client of `session` out of the line, if one is blocked there, and has it told that there is no seat for it.
+    pub(crate) fn dismiss(&mut self, session: &[u8]) -> bool {
+        let Some(place) = self.line.as_mut().and_then(|line| line.leave(session)) else {
+            return false;
+        };
+        self.wake(place.waiting, Outcome::NoSeats);
+        true
+    }
+
+    fn wake(&mut self, id: WaiterId, outcome: Outcome) {
+        STATE.with_borrow_mut(|state| {
+            if let Some(waiter) = state.waiters.get_mut(&id) {
+                waiter.outcome = outcome;
+            }
+        });
+        self.wakes.push(id);
+    }
+
+    /// Grants seats to those whose turn it is, a bounded number of them, and returns how many that were.
+    pub(crate) fn serve(&mut self) -> usize {
+        let lost = self.remove_lost_tickets();
+        let mut granted = 0;
+        while granted < BATCH && self.serve_one() {
+            granted += 1;
+        }
+        if granted == BATCH || lost == BATCH {
+            reclaim::note(self.ctx, self.name, self.ctx.now_ms());
+        }
+        granted
+    }
+
+    fn remove_lost_tickets(&mut self) -> usize {
+        let now_ms = self.ctx.now_ms();
+        let lost = self.pool().lost_tickets(now_ms, BATCH);
+        let lost: Vec<Box<[u8]>> = lost.map(Box::from).collect();
+        for session in &lost {
+            let blocked = self.line.as_ref().and_then(|line| line.get(session));
+            match blocked.and_then(|place| ticket_ms_of(place.waiting)) {
+                // The client is still there, so its place is kept without a poll.
+                Some(ticket_ms) => self.keep_place(session, ticket_ms),
+                None => self.leave(session),
+            }
+        }
+        lost.len()
+    }
+
+    /// Has the ticket of `session` be valid for `ticket_ms` from now on.
+    fn keep_place(&mut self, session: &[u8], ticket_ms: u64) {
+        let now_ms = self.ctx.now_ms();
+        let ticket = self.pool().any_ticket(session);
+        let renewed = ticket.and_then(|place| {
+            let ticket: Ticket = place.waiting.polled(now_ms, ticket_ms)?;
+            Some((place.arrival(), ticket))
+        });
+        if let Some((arrival, ticket)) = renewed {
+            let seats = self.pool().seats();
+            self.commit(&Effect::joining(session, seats, arrival, ticket));
+        }
+    }
+
+    /// Takes `session` out of the queue, ticket and blocked client, if it is there.
+    pub(crate) fn leave(&mut self, session: &[u8]) {
+        let was_blocked = self.dismiss(session);
+        let had_ticket = self.pool().has_ticket(session);
+        if had_ticket {
+            self.commit(&Effect::Leave { session });
+        }
+        if was_blocked || had_ticket {
+            self.tell_left();
+        }
+    }
+
+    fn serve_one(&mut self) -> bool {
+        let now_ms = self.ctx.now_ms();
+        let Some(line) = &self.line else {
+            return false;
+        };
+        // Without a pool there is no limit but that which the first in line states.
+        let seats = if self.exists() {
+            self.pool().seats()
+        } else {
+            let first = line.first();
+            first.and_then(|place| seats_of(place.waiting)).unwrap_or(0)
+        };
+        let Some(next) = self.pool().next_in_line(now_ms, seats, line) else {
+            return false;
+        };
+        let id = next.waiting;
+        let session: Box<[u8]> = next.session().into();
+        if let Some(line) = &mut self.line {
+            line.leave(&session);
+        }
+        if self.pool().get(now_ms, &session).is_some() {
+            self.wake(id, Outcome::AlreadyActive);
+            return true;
+        }
+        let Some((metadata, lease_ms)) = take_request(id) else {
+            return true;
+        };
+        let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
+        self.commit(&Effect::granting(now_ms, &session, seats, &metadata, lease));
+        self.granted_from_queue();
+        stats::ACQUIRED.add();
+        let used = self.pool().used(now_ms) as i64;
+        STATE.with_borrow_mut(|state| {
+            let name = (self.database, self.name.bytes().into());
+            state.unconfirmed.insert((name, session));
+        });
+        self.wake(id, Outcome::Granted(Granted { used, seats, lease }));
+        true
+    }
+}
+
+fn ticket_ms_of(waiter: WaiterId) -> Option<u64> {
+    STATE.with_borrow(|state| state.waiters.get(&waiter)?.request.ticket_ms)
+}
+
+fn seats_of(waiter: WaiterId) -> Option<i64> {
+    STATE.with_borrow(|state| Some(state.waiters.get(&waiter)?.request.seats))
+}
+
+fn take_request(waiter: WaiterId) -> Option<(Metadata<'static>, Option<u64>)> {
+    STATE.with_borrow_mut(|state| {
+        let request = &mut state.waiters.get_mut(&waiter)?.request;
+        let metadata = std::mem::replace(&mut request.metadata, Metadata::NONE);
+        Some((metadata, request.lease_ms))
+    })
+}
+
+/// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
+pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
+    let client = ctx.block_on_key(key, timeout_ms, on_ready, on_reply, on_free, id);
+    STATE.with_borrow_mut(|state| {
+        if let Some(waiter) = state.waiters.get_mut(&id) {
+            waiter.client = Some(client);
+        }
+    });
+}
+
+/// Has waiters be told what became of them. For a closed key only.
+pub(crate) fn unblock(waiters: &[WaiterId]) {
+    for id in waiters {
+        let client = STATE.with_borrow(|state| state.waiters.get(id)?.client);
+        if let Some(client) = client {
+            client.unblock();
+        }
+    }
+}
+
+/// Tells all who are blocked at a name that they cannot be served there, a bounded number of them, and returns whether some are left.
+pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bool {
+    let Some(mut line) = take_line(database, key) else {
+        return false;
+    };
+    let mut failed = Vec::new();
+    while failed.len() < BATCH
+        && let Some(session) = line.first().map(|place| Box::<[u8]>::from(place.session()))
+        && let Some(place) = line.leave(&session)
+    {
+        failed.push(place.waiting);
+    }
+    let some_left = !line.is_empty();
+    put_line(database, key, line);
+    STATE.with_borrow_mut(|state| {
+        for id in &failed {
+            if let Some(waiter) = state.waiters.get_mut(id) {
+                waiter.outcome = Outcome::Failed(error());
+            }
+        }
+    });
+    unblock(&failed);
+    some_left
+}
+
+/// Does what had to wait for a moment in which the server can be written to.
+pub(crate) fn run_deferred(ctx: Ctx<'_>) {
+    let deferred = STATE.with_borrow_mut(|state| std::mem::take(&mut state.deferred));
+    for action in deferred {
+        match action {
+            Deferred::TakeBack(name, session) => {
+                if is_unconfirmed(&name, &session) {
+                    with_key(ctx, &name, |key| {
+                        if key.pool().get(ctx.now_ms(), &session).is_some() {
+                            key.commit(&Effect::freeing(&session, Freed::Released));
+                        }
+                        key.serve();
+                    });
+                    confirm(name.0, &name.1, &session);
+                }
+            }
+            Deferred::KeepPlace(name, session, ticket_ms) => {
+                with_key(ctx, &name, |key| key.keep_place(&session, ticket_ms));
+            }
+        }
+    }
+}
+
+fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
+    ctx.select_database(name.0);
+    let key = OwnedStr::new(&name.1);
+    if let Ok(mut key) = PoolKey::write(ctx, key.get()) {
+        body(&mut key);
+    }
+}
+
+/// The key was created by somebody. Waiters are woken by handle alone, so nobody is served here.
+unsafe extern "C" fn on_ready(
+    _: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    raw::Status::Err as c_int
+}
+
+/// The waiter was woken, or its time is over, or CLIENT UNBLOCK ended it.
+unsafe extern "C" fn on_reply(
+    ctx: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("a blocked client's reply", || {
+        reply(ctx, ctx.blocked_private_data())
+    });
+    raw::Status::Ok as c_int
+}
+
+fn reply(ctx: Ctx<'_>, id: WaiterId) {
+    let told = STATE.with_borrow_mut(|state| {
+        let waiter = state.waiters.get_mut(&id)?;
+        let outcome = std::mem::replace(&mut waiter.outcome, Outcome::Told);
+        let request = &waiter.request;
+        Some((
+            outcome,
+            waiter.name.clone(),
+            request.session.clone(),
+            request.seats,
+            request.ticket_ms,
+        ))
+    });
+    let Some((outcome, name, session, seats, ticket_ms)) = told else {
+        ctx.reply_error(&Error::Internal.to_string());
+        return;
+    };
+    match outcome {
+        Outcome::Granted(granted) => {
+            confirm(name.0, &name.1, &session);
+            replies::acquired(ctx, &granted);
+        }
+        Outcome::Failed(error) => ctx.reply_error(&error.to_string()),
+        Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
+        outcome => {
+            let key = OwnedStr::new(&name.1);
+            let mut key = match PoolKey::read(ctx, key.get()) {
+                Ok(key) => key,
+                Err(error) => return ctx.reply_error(&error.to_string()),
+            };
+            let now_ms = ctx.now_ms();
+            let used = key.pool().used(now_ms) as i64;
+            match (outcome, ticket_ms) {
+                (Outcome::AlreadyActive, _) => replies::already_active(ctx, used, None),
+                (Outcome::Waiting, Some(ticket_ms)) if key.pool().has_ticket(&session) => {
+                    let position = key.pool().position(now_ms, &session, key.line());
+                    key.end_wait(&session);
+                    replies::queued(ctx, used, seats, position.unwrap_or(1));
+                    drop(key);
+                    defer(ctx, Deferred::KeepPlace(name, session, ticket_ms));
+                }
+                (outcome, _) => {
+                    if matches!(outcome, Outcome::Waiting) {
+                        key.end_wait(&session);
+                        key.tell_left();
+                    }
+                    replies::no_seats(ctx, used, seats);
+                }
+            }
+        }
+    }
+}
+
+fn defer(ctx: Ctx<'_>, action: Deferred) {
+    STATE.with_borrow_mut(|state| state.deferred.push(action));
+    reclaim::wake_soon(ctx);
+}
+
+/// Whether something waits for [`run_deferred`].
+pub(crate) fn has_deferred() -> bool {
+    STATE.with_borrow(|state| !state.deferred.is_empty())
+}
+
+/// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated here.
+unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("the end of a blocked client", || {
+        let id = id as WaiterId;
+        let Some(waiter) = STATE.with_borrow_mut(|state| state.waiters.remove(&id)) else {
+            return;
+        };
+        let (database, key) = &waiter.name;
+        match waiter.outcome {
+            Outcome::Waiting => {
+                if let Some(mut line) = take_line(*database, key) {
+                    let is_own = line
+                        .get(&waiter.request.session)
+                        .is_some_and(|place| place.waiting == id);
+                    if is_own {
+                        line.leave(&waiter.request.session);
+                        stats::LEFT.add();
+                    }
+                    put_line(*database, key, line);
+                }
+            }
+            // A demotion ends all blocked clients; what was granted stays so, as with any lost reply.
+            Outcome::Granted(_) if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) => {
+                defer(ctx, Deferred::TakeBack(waiter.name, waiter.request.session));
+            }
+            _ => {}
+        }
+    });
+}

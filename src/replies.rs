@@ -1,0 +1,53 @@
+//! The replies of ACQUIRE, which a client may get at once or after it was blocked.
+
+use seat_pool::Lease;
+
+use crate::ffi::Ctx;
+
+/// A grant, as its session is told of it.
+pub(crate) struct Granted {
+    pub(crate) used: i64,
+    pub(crate) seats: i64,
+    pub(crate) lease: Option<Lease>,
+}
+
+pub(crate) fn acquired(ctx: Ctx<'_>, granted: &Granted) {
+    ctx.reply_array(4 + usize::from(granted.lease.is_some()));
+    ctx.reply_integer(1);
+    ctx.reply_bulk(b"ACQUIRED");
+    ctx.reply_integer(granted.used);
+    ctx.reply_integer(granted.seats);
+    lease(ctx, granted.lease);
+}
+
+pub(crate) fn already_active(ctx: Ctx<'_>, used: i64, renewed: Option<Lease>) {
+    ctx.reply_array(3 + usize::from(renewed.is_some()));
+    ctx.reply_integer(1);
+    ctx.reply_bulk(b"ALREADY_ACTIVE");
+    ctx.reply_integer(used);
+    lease(ctx, renewed);
+}
+
+pub(crate) fn no_seats(ctx: Ctx<'_>, used: i64, seats: i64) {
+    ctx.reply_array(4);
+    ctx.reply_integer(0);
+    ctx.reply_bulk(b"NO_SEATS_AVAILABLE");
+    ctx.reply_integer(used);
+    ctx.reply_integer(seats);
+}
+
+pub(crate) fn queued(ctx: Ctx<'_>, used: i64, seats: i64, position: usize) {
+    ctx.reply_array(5);
+    ctx.reply_integer(0);
+    ctx.reply_bulk(b"QUEUED");
+    ctx.reply_integer(used);
+    ctx.reply_integer(seats);
+    ctx.reply_integer(position as i64);
+}
+
+/// The element that ends a success reply if a lease was asked for: its milliseconds.
+pub(crate) fn lease(ctx: Ctx<'_>, lease: Option<Lease>) {
+    if let Some(lease) = lease {
+        ctx.reply_integer(lease.length_ms as i64);
+    }
+}
