@@ -26,6 +26,9 @@ pub(crate) type WaiterId = u64;
 /// Waiters that one command or tick serves at most; a timer goes on with the rest.
 pub(crate) const BATCH: usize = 64;
 
+/// The ticket of a blocked client is renewed for at least so long, however short its polls were: each renewal is replicated.
+const LEAST_RENEWAL_MS: u64 = 1000;
+
 /// A name: the database's number and the key.
 type Name = (c_int, Box<[u8]>);
 
@@ -70,6 +73,8 @@ enum Deferred {
     TakeBack(Name, Box<[u8]>),
     /// The place of a client whose long poll ended: valid from that moment on.
     KeepPlace(Name, Box<[u8]>, u64),
+    /// The news that a client has left the queue.
+    TellLeft(Name),
 }
 
 /// The lines of one database, by key.
@@ -236,22 +241,25 @@ impl PoolKey<'_> {
             let blocked = self.line.as_ref().and_then(|line| line.get(session));
             match blocked.and_then(|place| ticket_ms_of(place.waiting)) {
                 // The client is still there, so its place is kept without a poll.
-                Some(ticket_ms) => self.keep_place(session, ticket_ms),
+                Some(ticket_ms) => self.keep_place(session, ticket_ms.max(LEAST_RENEWAL_MS)),
                 None => self.leave(session),
             }
         }
         lost.len()
     }
 
-    /// Has the ticket of `session` be valid for `ticket_ms` from now on.
-    fn keep_place(&mut self, session: &[u8], ticket_ms: u64) {
+    /// Has the ticket of `session` be valid for `valid_ms` from now on.
+    fn keep_place(&mut self, session: &[u8], valid_ms: u64) {
         let now_ms = self.ctx.now_ms();
-        let ticket = self.pool().any_ticket(session);
-        let renewed = ticket.and_then(|place| {
-            let ticket: Ticket = place.waiting.polled(now_ms, ticket_ms)?;
+        let kept = self.pool().any_ticket(session).and_then(|place| {
+            let deadline_ms = now_ms.checked_add_unsigned(valid_ms)?;
+            let ticket = Ticket {
+                deadline_ms,
+                ..place.waiting
+            };
             Some((place.arrival(), ticket))
         });
-        if let Some((arrival, ticket)) = renewed {
+        if let Some((arrival, ticket)) = kept {
             let seats = self.pool().seats();
             self.commit(&Effect::joining(session, seats, arrival, ticket));
         }
@@ -390,6 +398,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
             Deferred::KeepPlace(name, session, ticket_ms) => {
                 with_key(ctx, &name, |key| key.keep_place(&session, ticket_ms));
             }
+            Deferred::TellLeft(name) => with_key(ctx, &name, PoolKey::tell_left),
         }
     }
 }
@@ -497,25 +506,38 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
         let Some(waiter) = STATE.with_borrow_mut(|state| state.waiters.remove(&id)) else {
             return;
         };
-        let (database, key) = &waiter.name;
+        let Waiter { name, request, .. } = waiter;
         match waiter.outcome {
-            Outcome::Waiting => {
-                if let Some(mut line) = take_line(*database, key) {
-                    let is_own = line
-                        .get(&waiter.request.session)
-                        .is_some_and(|place| place.waiting == id);
-                    if is_own {
-                        line.leave(&waiter.request.session);
-                        stats::LEFT.add();
-                    }
-                    put_line(*database, key, line);
-                }
+            Outcome::Waiting if leave_line(&name, &request.session, id) => {
+                defer(
+                    ctx,
+                    match request.ticket_ms {
+                        Some(ticket_ms) => Deferred::KeepPlace(name, request.session, ticket_ms),
+                        None => Deferred::TellLeft(name),
+                    },
+                );
             }
-            // A demotion ends all blocked clients; what was granted stays so, as with any lost reply.
-            Outcome::Granted(_) if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) => {
-                defer(ctx, Deferred::TakeBack(waiter.name, waiter.request.session));
+            Outcome::Granted(_) if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) => {
+                // A demotion ends all blocked clients; what was granted stays so, as with any lost reply.
+                confirm(name.0, &name.1, &request.session);
+            }
+            Outcome::Granted(_) => {
+                defer(ctx, Deferred::TakeBack(name, request.session));
             }
             _ => {}
         }
     });
+}
+
+/// Takes a waiter out of its line, unless a newer one has taken its place over.
+fn leave_line(name: &Name, session: &[u8], id: WaiterId) -> bool {
+    let Some(mut line) = take_line(name.0, &name.1) else {
+        return false;
+    };
+    let is_own = line.get(session).is_some_and(|place| place.waiting == id);
+    if is_own {
+        line.leave(session);
+    }
+    put_line(name.0, &name.1, line);
+    is_own
 }

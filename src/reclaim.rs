@@ -234,20 +234,20 @@ fn reclaim_due(ctx: Ctx<'_>) {
 fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> Option<i64> {
     let database = ctx.selected_database();
     let is_cluster = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
-    let failed = if is_cluster && !ctx.may_serve(name) {
-        Some(queue::fail(database, name.bytes(), || Error::TryAgain))
-    } else {
-        match PoolKey::write(ctx, name) {
-            Err(_) => Some(queue::fail(database, name.bytes(), || Error::WrongType)),
-            Ok(mut key) => {
-                while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
-                key.serve();
-                return key.pool().earliest_deadline_ms();
-            }
-        }
+    if is_cluster && !ctx.may_serve(name) {
+        let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
+        // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
+        let is_pool = PoolKey::read(ctx, name).is_ok_and(|key| key.exists());
+        return (some_left || is_pool).then(|| ctx.now_ms() + RETRY_MS);
+    }
+    let Ok(mut key) = PoolKey::write(ctx, name) else {
+        // A key of another type has no leases, whatever the hint was.
+        let some_left = queue::fail(database, name.bytes(), || Error::WrongType);
+        return some_left.then(|| ctx.now_ms());
     };
-    // A key that cannot be served has no leases of ours, whatever the hint was.
-    (failed == Some(true)).then(|| ctx.now_ms())
+    while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
+    key.serve();
+    key.pool().earliest_deadline_ms()
 }
 
 impl PoolKey<'_> {

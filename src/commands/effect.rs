@@ -6,7 +6,7 @@ use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
-use crate::{config, effects, stats};
+use crate::{config, effects, queue, stats};
 
 pub(super) struct Effect;
 
@@ -45,6 +45,9 @@ impl Command for Effect {
                 ));
             }
         }
+        drop(key);
+        // Somebody pipes effects into a primary by hand: whoever waits there is served by the timer.
+        queue::look_soon(ctx, call.key()?.bytes());
         ctx.reply_integer(1);
         Ok(())
     }
