@@ -398,7 +398,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
             Deferred::KeepPlace(name, session, ticket_ms) => {
                 with_key(ctx, &name, |key| key.keep_place(&session, ticket_ms));
             }
-            Deferred::TellLeft(name) => with_key(ctx, &name, PoolKey::tell_left),
+            Deferred::TellLeft(name) => with_key(ctx, &name, |key| key.tell_left()),
         }
     }
 }

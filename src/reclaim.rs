@@ -34,6 +34,8 @@ const LONGEST_WAIT_MS: i64 = 3_600_000;
 
 /// Hints that may be freed in the main thread at once.
 const FREED_AT_ONCE: usize = 1000;
+/// When to look again at a key that this node of a cluster may not serve.
+const CLUSTER_RETRY_MS: i64 = 1000;
 
 /// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct Hints {
@@ -238,7 +240,7 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
         // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
         let is_pool = PoolKey::read(ctx, name).is_ok_and(|key| key.exists());
-        return (some_left || is_pool).then(|| ctx.now_ms() + RETRY_MS);
+        return (some_left || is_pool).then(|| ctx.now_ms() + CLUSTER_RETRY_MS);
     }
     let Ok(mut key) = PoolKey::write(ctx, name) else {
         // A key of another type has no leases, whatever the hint was.
