@@ -11,36 +11,42 @@ mod transactions;
 mod undisturbed;
 
 /// All commands, the internal one last.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
     "seat.acquire",
     "seat.release",
     "seat.heartbeat",
     "seat.revoke",
     "seat.cleanup",
+    "seat.resize",
     "seat.count",
     "seat.sessions",
     "seat.scan",
     "seat.get",
     "seat.info",
     "seat.pttl",
+    "seat.queue",
+    "seat.position",
     "seat.effect",
 ];
 
 /// The commands that a read-only user may use.
-const READING: [&str; 6] = [
+const READING: [&str; 8] = [
     "SEAT.COUNT pool",
     "SEAT.SESSIONS pool",
     "SEAT.SCAN pool 0",
     "SEAT.GET pool a",
     "SEAT.INFO pool",
     "SEAT.PTTL pool a",
+    "SEAT.QUEUE pool",
+    "SEAT.POSITION pool a",
 ];
 
 /// The others.
-const WRITING: [&str; 5] = [
+const WRITING: [&str; 6] = [
     "SEAT.ACQUIRE pool c 9 {}",
     "SEAT.HEARTBEAT pool a",
     "SEAT.RELEASE pool a",
     "SEAT.REVOKE pool b",
     "SEAT.CLEANUP pool",
+    "SEAT.RESIZE pool 8",
 ];

@@ -30,6 +30,8 @@ fn the_defaults() {
     let defaults = [
         "seat.allow-effects no",
         "seat.max-metadata-bytes 16384",
+        "seat.max-queue-length 100000",
+        "seat.max-queue-ms 86400000",
         "seat.max-session-bytes 1024",
     ];
     if has_settings(&server) {
@@ -75,6 +77,8 @@ fn settings_change_at_run_time() {
         [
             "seat.allow-effects no",
             "seat.max-metadata-bytes 7",
+            "seat.max-queue-length 100000",
+            "seat.max-queue-ms 86400000",
             "seat.max-session-bytes 3"
         ]
     );
@@ -143,6 +147,8 @@ fn the_arguments_of_loadmodule_are_the_settings() {
             [
                 "seat.allow-effects yes",
                 "seat.max-metadata-bytes 8",
+                "seat.max-queue-length 100000",
+                "seat.max-queue-ms 86400000",
                 "seat.max-session-bytes 3"
             ]
         );

@@ -33,7 +33,7 @@ fn strings(value: &Value) -> BTreeSet<String> {
 #[test]
 fn flags_keys_and_arity() {
     let server = Server::start();
-    let expected: [(&str, &[&str], i64); 11] = [
+    let expected: [(&str, &[&str], i64); 14] = [
         ("seat.acquire", &["write", "fast"], -4),
         ("seat.release", &["write", "fast"], 3),
         ("seat.heartbeat", &["write", "fast"], -3),
@@ -45,6 +45,9 @@ fn flags_keys_and_arity() {
         ("seat.info", &["readonly"], 2),
         ("seat.pttl", &["readonly", "fast"], 3),
         ("seat.cleanup", &["write"], -2),
+        ("seat.resize", &["write"], 3),
+        ("seat.queue", &["readonly"], 2),
+        ("seat.position", &["readonly", "fast"], 3),
     ];
     for (name, flags, arity) in expected {
         let fields = described(&server, name);
@@ -170,7 +173,7 @@ fn each_command_is_documented() {
         (
             "seat.acquire",
             &[
-                "key", "session", "seats", "metadata", "EX", "PX", "optional",
+                "key", "session", "seats", "metadata", "EX", "PX", "QUEUE", "BLOCK", "optional",
             ][..],
         ),
         ("seat.release", &["key", "session"]),
@@ -184,6 +187,8 @@ fn each_command_is_documented() {
             &["key", "cursor", "COUNT", "WITHMETADATA", "optional"],
         ),
         ("seat.revoke", &["key", "session", "multiple"]),
+        ("seat.resize", &["key", "seats"]),
+        ("seat.position", &["key", "session"]),
     ] {
         let docs = dialog.ask(&format!("COMMAND DOCS {name}"));
         for argument in arguments {

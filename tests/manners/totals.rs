@@ -19,10 +19,14 @@ fn the_totals_count_what_happened() {
         [
             "seat_acquired",
             "seat_already_active",
+            "seat_blocked_clients",
             "seat_denied",
             "seat_expired",
+            "seat_granted",
             "seat_heartbeats",
             "seat_ignored_effects",
+            "seat_left",
+            "seat_queued",
             "seat_released",
             "seat_revoked"
         ]
