@@ -488,6 +488,10 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
 }
 
 fn defer(ctx: Ctx<'_>, action: Deferred) {
+    if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+        // A demotion has ended the wait, and the primary is another now.
+        return;
+    }
     STATE.with_borrow_mut(|state| state.deferred.push(action));
     reclaim::wake_soon(ctx);
 }
