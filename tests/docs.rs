@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::{Server, Wire};
+use crate::support::{Server, Wire, eventually};
 
 #[expect(dead_code, reason = "main is for `cargo run --example`")]
 #[path = "../examples/quickstart.rs"]
@@ -22,8 +22,11 @@ const COMMANDS: &str = "docs/commands.md";
 /// How console examples show the command line.
 const PROMPT: &str = "127.0.0.1:6379> ";
 
-/// The number in the line below one of these depends on the build or on how long redis-cli takes.
-const VARYING: [&str; 2] = ["\"memory_bytes\"", "> SEAT.PTTL"];
+/// The number in the line below this depends on the build.
+const VARYING_FIELD: &str = "\"memory_bytes\"";
+
+/// Numbers in the replies to these depend on how long redis-cli takes.
+const VARYING_COMMANDS: [&str; 2] = ["SEAT.PTTL ", "SEAT.QUEUE "];
 
 /// The one error that no client can provoke.
 const DEFECT: &str =
@@ -205,11 +208,17 @@ fn is_duration(line: &str) -> bool {
 }
 
 /// The rule that `docs/commands.md` states: ten or thirteen digits in a row are a time, and the memory of a
-/// pool and the rest of a lease vary; all else is exact.
+/// pool, the rest of a lease and the length of a wait vary; all else is exact.
 fn mask(transcript: &str) -> String {
     let mut masked = String::new();
-    let mut varies = false;
+    let (mut is_below_field, mut is_in_reply) = (false, false);
     for line in transcript.lines() {
+        if let Some(command) = line.strip_prefix(PROMPT) {
+            is_in_reply = VARYING_COMMANDS
+                .iter()
+                .any(|varying| command.starts_with(varying));
+        }
+        let varies = is_below_field || is_in_reply;
         let mut rest = line;
         while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
             let digits = &rest[start..];
@@ -228,15 +237,15 @@ fn mask(transcript: &str) -> String {
         }
         masked += rest;
         masked.push('\n');
-        varies = VARYING.iter().any(|name| line.contains(name));
+        is_below_field = line.contains(VARYING_FIELD);
     }
     masked
 }
 
 #[test]
 fn masking_hides_what_varies_and_no_more() {
-    let shown = " 1) \"x\\\":1795959281,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) 952\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) 359999\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n";
-    let masked = " 1) \"x\\\":<time>,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) <number>\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) <number>\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n";
+    let shown = " 1) \"x\\\":1795959281,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) 952\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) 359999\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n127.0.0.1:6379> SEAT.QUEUE a\n1) 1) \"b2\"\n   2) (integer) 7\n127.0.0.1:6379> SEAT.COUNT a\n(integer) 7\n";
+    let masked = " 1) \"x\\\":<time>,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) <number>\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) <number>\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n127.0.0.1:6379> SEAT.QUEUE a\n1) 1) \"b2\"\n   2) (integer) <number>\n127.0.0.1:6379> SEAT.COUNT a\n(integer) 7\n";
     assert_eq!(mask(shown), masked);
 }
 
@@ -423,9 +432,8 @@ fn each_error_is_documented_and_no_other() {
     );
 
     let mut met = BTreeSet::new();
-    let mut provoke = |wire: &mut Wire, arguments: &[&str]| {
-        let reply = wire.call(arguments);
-        let reply = String::from_utf8_lossy(&reply).trim_end().to_owned();
+    let mut meet = |reply: &[u8], arguments: &[&str]| {
+        let reply = String::from_utf8_lossy(reply).trim_end().to_owned();
         let error = reply
             .strip_prefix('-')
             .unwrap_or_else(|| panic!("{arguments:?} answers {reply}"));
@@ -438,6 +446,9 @@ fn each_error_is_documented_and_no_other() {
         let row = row.unwrap_or_else(|| panic!("{COMMANDS} lacks the error: {error}"));
         met.insert(row.clone());
     };
+    meet(&unblocked_by_hand(), &["CLIENT", "UNBLOCK"]);
+    meet(&unblocked_by_a_lost_slot(), &["CLUSTER", "DELSLOTS"]);
+    let mut provoke = |wire: &mut Wire, arguments: &[&str]| meet(&wire.call(arguments), arguments);
 
     let long_id = "x".repeat(1025);
     let long_metadata = format!(r#"{{"a":"{}"}}"#, "x".repeat(16_384));
@@ -477,6 +488,11 @@ fn each_error_is_documented_and_no_other() {
         &mut wire,
         &["SEAT.HEARTBEAT", "pool", "s", "EX", "1", "PX", "1"],
     );
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "0", "QUEUE", "0"]);
+    provoke(
+        &mut wire,
+        &["SEAT.ACQUIRE", "pool", "s", "0", "BLOCK", "-1"],
+    );
     provoke(&mut wire, &["SEAT.CLEANUP", "pool", "IDLE", "-1"]);
     provoke(&mut wire, &["SEAT.CLEANUP", "pool", "ALL"]);
     provoke(&mut wire, &["SEAT.SESSIONS", "pool", "ALL"]);
@@ -495,6 +511,12 @@ fn each_error_is_documented_and_no_other() {
     set_up(&["REPLICAOF", "127.0.0.1", "1"]);
     provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
 
+    let strict = Server::builder().module_args("max-queue-length 0").start();
+    provoke(
+        &mut strict.wire(),
+        &["SEAT.ACQUIRE", "pool", "s", "0", "QUEUE", "1000"],
+    );
+
     let lenient = Server::builder().module_args("allow-effects yes").start();
     provoke(
         &mut lenient.wire(),
@@ -502,6 +524,55 @@ fn each_error_is_documented_and_no_other() {
     );
 
     assert_eq!(met, listed, "errors met, and errors listed");
+}
+
+/// A client that waits for a seat of `pool`, which nobody gets.
+fn blocked(server: &Server) -> Wire {
+    let mut waiter = server.wire();
+    waiter.send(&["SEAT.ACQUIRE", "pool", "s", "0", "BLOCK", "0"]);
+    eventually("the client waits", || {
+        server.info("seat")["seat_blocked_clients"] == "1"
+    });
+    waiter
+}
+
+/// What CLIENT UNBLOCK with ERROR has a waiter hear.
+fn unblocked_by_hand() -> Vec<u8> {
+    let server = Server::start();
+    let mut waiter = server.wire();
+    let id = waiter.call(&["CLIENT", "ID"]);
+    let id = String::from_utf8_lossy(&id[1..]).trim_end().to_owned();
+    waiter.send(&["SEAT.ACQUIRE", "pool", "s", "0", "BLOCK", "0"]);
+    let mut admin = server.wire();
+    eventually("the client waits and is unblocked", || {
+        admin.call(&["CLIENT", "UNBLOCK", &id, "ERROR"]) == b":1\r\n"
+    });
+    waiter.read()
+}
+
+/// What the loss of its key's slot has a waiter hear. The server itself tells them, too, once in a while: then it is tried again.
+fn unblocked_by_a_lost_slot() -> Vec<u8> {
+    let server = Server::builder()
+        .tcp()
+        .config("cluster-enabled yes")
+        .config("cluster-require-full-coverage no")
+        .start();
+    let mut admin = server.wire();
+    let slot = admin.call(&["CLUSTER", "KEYSLOT", "pool"]);
+    let slot = String::from_utf8_lossy(&slot[1..]).trim_end().to_owned();
+    loop {
+        assert_eq!(admin.call(&["CLUSTER", "ADDSLOTS", &slot]), b"+OK\r\n");
+        eventually("the node serves the slot", || {
+            admin.call(&["EXISTS", "pool"]) == b":0\r\n"
+        });
+        let mut waiter = blocked(&server);
+        // The flush has the module look at its queues.
+        admin.values(&[&[b"CLUSTER", b"DELSLOTS", slot.as_bytes()], &[b"FLUSHALL"]]);
+        let reply = waiter.read();
+        if !reply.starts_with(b"-CLUSTERDOWN") {
+            return reply;
+        }
+    }
 }
 
 /// The fields of `INFO seat` and of `SEAT.INFO`, and the settings.
@@ -543,8 +614,11 @@ fn the_bytes_of_the_design_are_those_of_a_dump() {
         panic!("one block of bytes in {}", page.name)
     };
     let parts: Vec<Vec<u8>> = block.body.split("\n\n").map(leading_hex).collect();
-    let [header, row] = &parts[..] else {
-        panic!("{}: a header, an empty line, a batch", block.place)
+    let [header, session, ticket] = &parts[..] else {
+        panic!(
+            "{}: a header and two batches, with empty lines between",
+            block.place
+        )
     };
 
     let server = Server::builder()
@@ -568,9 +642,22 @@ fn the_bytes_of_the_design_are_those_of_a_dump() {
         metadata,
     ];
     assert_eq!(wire.call(&effect), b":1\r\n");
+    let join = [
+        "SEAT.EFFECT",
+        "pool",
+        "JOIN",
+        "bob",
+        "2",
+        "7",
+        "1795959394000",
+        "90000",
+        "4102444800000",
+    ];
+    assert_eq!(wire.call(&join), b":1\r\n");
     let dump = wire.call(&["DUMP", "pool"]);
-    // Between the two, Redis's own mark and length of a string.
-    let drawn = [&header[..], &[5, row.len() as u8], row].concat();
+    // Between them, Redis's own mark and length of a string.
+    let mark = |batch: &[u8]| [5, batch.len() as u8];
+    let drawn = [&header[..], &mark(session), session, &mark(ticket), ticket].concat();
     assert!(
         dump.windows(drawn.len()).any(|bytes| bytes == drawn),
         "{}: {} is not in {}",
@@ -628,14 +715,18 @@ fn the_forms_of_effects_are_those_that_a_server_takes() {
         }
     }
     let unmet = &server.info("seat")["seat_ignored_effects"];
-    assert_eq!(unmet, "2", "two of the three ends of the one session");
+    assert_eq!(
+        unmet, "4",
+        "two of the three ends of the one session, and of its ticket"
+    );
 }
 
 /// A value for a field of an effect; other words stand for themselves.
 fn sample(word: &str) -> &str {
     match word {
         "metadata" => "{}",
-        "seats" | "acquired_at" | "last_heartbeat" | "count" | "lease_ms" => "1",
+        "seats" | "acquired_at" | "last_heartbeat" | "count" | "lease_ms" | "arrival"
+        | "since_ms" | "length_ms" => "1",
         // Far off, so that nothing is reclaimed meanwhile.
         "deadline_ms" => "9000000000000",
         word => word,
