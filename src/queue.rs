@@ -46,6 +46,7 @@ pub(crate) struct Request {
 struct Waiter {
     name: Name,
     request: Request,
+    arrival: u64,
     /// Absent for the moment between joining and blocking.
     client: Option<BlockedClient>,
     outcome: Outcome,
@@ -69,8 +70,8 @@ enum Outcome {
 
 /// What must wait until the server can be written to.
 enum Deferred {
-    /// The seat of a session whose client was gone when it was granted.
-    TakeBack(Name, Box<[u8]>),
+    /// The seat of a session whose client was gone when it was granted, with its number in the order of arrival.
+    TakeBack(Name, Request, u64),
     /// The place of a client whose long poll ended: valid from that moment on.
     KeepPlace(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
@@ -89,6 +90,8 @@ struct State {
     /// Sessions that were granted a seat from the queue and have not been told.
     unconfirmed: HashSet<(Name, Box<[u8]>)>,
     deferred: Vec<Deferred>,
+    /// Names under which another value may have come, with other tickets.
+    moved: HashSet<Name>,
 }
 
 thread_local! {
@@ -162,8 +165,13 @@ pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
             .collect()
     });
     for database in databases {
-        reclaim::note_in(ctx, database, key, ctx.now_ms());
+        look_soon_at(ctx, (database, key.into()));
     }
+}
+
+fn look_soon_at(ctx: Ctx<'_>, name: Name) {
+    reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
+    STATE.with_borrow_mut(|state| state.moved.insert(name));
 }
 
 /// As [`look_soon`], for all names of some databases, or of all.
@@ -177,8 +185,8 @@ pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> boo
             .flat_map(|(&database, lines)| lines.keys().map(move |key| (database, key.clone())))
             .collect()
     });
-    for (database, key) in names {
-        reclaim::note_in(ctx, database, &key, ctx.now_ms());
+    for name in names {
+        look_soon_at(ctx, name);
     }
 }
 
@@ -189,12 +197,13 @@ impl PoolKey<'_> {
             state.last_id += 1;
             state.last_id
         });
-        let ticketed = request.ticket_ms.is_some();
+        let ticketed = self.pool().has_ticket(&request.session);
         let line = self.line.get_or_insert_default();
         line.join(&request.session, arrival, ticketed, id);
         let waiter = Waiter {
             name: (self.database, self.name.bytes().into()),
             request,
+            arrival,
             client: None,
             outcome: Outcome::Waiting,
         };
@@ -218,6 +227,18 @@ impl PoolKey<'_> {
             }
         });
         self.wakes.push(id);
+    }
+
+    /// Serves the queue after another value may have come under the name.
+    pub(crate) fn serve_anew(&mut self) {
+        let name = (self.database, Box::from(self.name.bytes()));
+        if STATE.with_borrow_mut(|state| state.moved.remove(&name))
+            && let Some(mut line) = self.line.take()
+        {
+            line.find_tickets(|session| self.pool().has_ticket(session));
+            self.line = Some(line);
+        }
+        self.serve();
     }
 
     /// Grants seats to those whose turn it is, a bounded number of them, and returns how many that were.
@@ -275,6 +296,31 @@ impl PoolKey<'_> {
         if was_blocked || had_ticket {
             self.tell_left();
         }
+    }
+
+    /// Frees a seat that was granted to a client that had gone. One that asked for a ticket as well has its place back.
+    fn take_back(&mut self, request: &Request, arrival: u64) {
+        let (now_ms, session) = (self.ctx.now_ms(), &request.session);
+        let seats = self.pool().seats();
+        if self.pool().get(now_ms, session).is_none() {
+            return;
+        }
+        self.commit(&Effect::freeing(session, Freed::Released));
+        let ticket = request.ticket_ms.and_then(|ticket_ms| {
+            let ticket = Ticket {
+                since_ms: request.since_ms,
+                length_ms: ticket_ms,
+                deadline_ms: now_ms,
+            };
+            ticket.polled(now_ms, ticket_ms)
+        });
+        match ticket {
+            Some(ticket) => {
+                self.commit(&Effect::joining(session, seats, arrival, ticket));
+            }
+            None => self.tell_left(),
+        }
+        self.serve();
     }
 
     fn serve_one(&mut self) -> bool {
@@ -369,6 +415,7 @@ pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bo
     let some_left = !line.is_empty();
     put_line(database, key, line);
     STATE.with_borrow_mut(|state| {
+        state.moved.remove(&(database, key.into()));
         for id in &failed {
             if let Some(waiter) = state.waiters.get_mut(id) {
                 waiter.outcome = Outcome::Failed(error());
@@ -384,15 +431,10 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
     let deferred = STATE.with_borrow_mut(|state| std::mem::take(&mut state.deferred));
     for action in deferred {
         match action {
-            Deferred::TakeBack(name, session) => {
-                if is_unconfirmed(&name, &session) {
-                    with_key(ctx, &name, |key| {
-                        if key.pool().get(ctx.now_ms(), &session).is_some() {
-                            key.commit(&Effect::freeing(&session, Freed::Released));
-                        }
-                        key.serve();
-                    });
-                    confirm(name.0, &name.1, &session);
+            Deferred::TakeBack(name, request, arrival) => {
+                if is_unconfirmed(&name, &request.session) {
+                    with_key(ctx, &name, |key| key.take_back(&request, arrival));
+                    confirm(name.0, &name.1, &request.session);
                 }
             }
             Deferred::KeepPlace(name, session, ticket_ms) => {
@@ -510,7 +552,12 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
         let Some(waiter) = STATE.with_borrow_mut(|state| state.waiters.remove(&id)) else {
             return;
         };
-        let Waiter { name, request, .. } = waiter;
+        let Waiter {
+            name,
+            request,
+            arrival,
+            ..
+        } = waiter;
         match waiter.outcome {
             Outcome::Waiting if leave_line(&name, &request.session, id) => {
                 defer(
@@ -526,7 +573,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
                 confirm(name.0, &name.1, &request.session);
             }
             Outcome::Granted(_) => {
-                defer(ctx, Deferred::TakeBack(name, request.session));
+                defer(ctx, Deferred::TakeBack(name, request, arrival));
             }
             _ => {}
         }

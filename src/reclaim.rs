@@ -248,7 +248,7 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
         return some_left.then(|| ctx.now_ms());
     };
     while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
-    key.serve();
+    key.serve_anew();
     key.pool().earliest_deadline_ms()
 }
 

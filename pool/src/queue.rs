@@ -177,9 +177,18 @@ impl<W> Line<W> {
             .is_some_and(|(slot, place)| self.ticketed.get(place.arrival() as i64, slot).is_some())
     }
 
-    /// Forgets which clients have tickets, because the value that had them is gone.
-    pub fn forget_tickets(&mut self) {
+    /// Finds out anew which clients have tickets, because another value has come under the name, or none. O(n log n).
+    pub fn find_tickets(&mut self, has_ticket: impl Fn(&[u8]) -> bool) {
         self.ticketed = Deadlines::default();
+        for (slot, place) in self.places.slots() {
+            if has_ticket(place.session()) {
+                self.ticketed.insert(Entry {
+                    deadline_ms: place.arrival() as i64,
+                    slot,
+                    length_ms: 0,
+                });
+            }
+        }
     }
 
     /// How many of the clients that arrived before `arrival` have no ticket of `tickets_ahead` others. O(log n).

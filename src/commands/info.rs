@@ -13,7 +13,8 @@ impl Command for Info {
     const SPEC: Spec = Spec {
         name: c"seat.info",
         summary: c"Describes a pool: its seats, who uses them, and what it costs.",
-        complexity: c"O(1), and O(N/256) for the memory where N is the number of sessions",
+        complexity:
+            c"O(N/256+M) for the memory, where N is the number of sessions and M that of tickets",
         since: SINCE,
         flags: c"readonly",
         arity: 2,

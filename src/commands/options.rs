@@ -18,10 +18,14 @@ pub(super) const LEASE: Argument = Argument {
 };
 
 /// `[QUEUE milliseconds]`
-pub(super) const QUEUE: Argument = Argument::integer(c"ticket").after(c"QUEUE").optional();
+pub(super) const QUEUE: Argument = Argument::integer(c"milliseconds")
+    .after(c"QUEUE")
+    .optional();
 
 /// `[BLOCK milliseconds]`
-pub(super) const BLOCK: Argument = Argument::integer(c"timeout").after(c"BLOCK").optional();
+pub(super) const BLOCK: Argument = Argument::integer(c"milliseconds")
+    .after(c"BLOCK")
+    .optional();
 
 /// The words that are options, and so cannot be metadata.
 const WORDS: [&str; 4] = ["EX", "PX", "QUEUE", "BLOCK"];

@@ -15,7 +15,7 @@ impl Command for Release {
     const SPEC: Spec = Spec {
         name: c"seat.release",
         summary: c"Gives a session's seat back.",
-        complexity: c"O(1)",
+        complexity: c"O(1), and O(log(N)) where N is the number of sessions that wait",
         since: SINCE,
         flags: c"write fast",
         arity: 3,
