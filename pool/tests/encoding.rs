@@ -1,7 +1,7 @@
 //! The encoding under bad input: whatever the bytes are, a sound pool or an error.
 
 use proptest::prelude::*;
-use seat_pool::{DecodeError, Decoder, Effect, Grant, Lease, Pool};
+use seat_pool::{Acquire, DecodeError, Decoder, Effect, Grant, Join, Lease, Line, Pool, Ticket};
 
 fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
     let mut pool = Pool::new(0);
@@ -24,6 +24,36 @@ fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
     pool
 }
 
+const JOINED_MS: i64 = 1_700_000_000_000;
+
+/// Adds tickets that arrive in the opposite order of their names, every third of which is lost by [`JOINED_MS`].
+fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
+    for number in 0..tickets {
+        let session = format!("waiter-{number}");
+        let since_ms = JOINED_MS - number as i64;
+        pool.apply(&Effect::Join(Join {
+            session: session.as_bytes(),
+            seats: i64::MAX,
+            arrival: i64::MAX as u64 - 1 - number as u64,
+            ticket: Ticket {
+                since_ms,
+                length_ms: u64::MAX,
+                deadline_ms: if number % 3 == 0 {
+                    JOINED_MS
+                } else {
+                    i64::MAX - 1
+                },
+            },
+        }));
+    }
+    pool
+}
+
+fn tickets_of(pool: &Pool) -> Vec<String> {
+    let tickets = pool.all_tickets();
+    tickets.map(|ticket| format!("{ticket:?}")).collect()
+}
+
 fn decode(blobs: &[Vec<u8>]) -> Result<Pool, DecodeError> {
     let (header, batches) = blobs.split_first().ok_or(DecodeError::Malformed)?;
     let mut decoder = Decoder::new(header)?;
@@ -44,12 +74,199 @@ fn exercise(pool: &Pool) {
     }
     assert_eq!(pool.iter().count(), pool.len());
     assert!(pool.used(0) <= pool.len());
+    exercise_queue(pool);
     let mut emptied = pool.clone();
+    let waiting: Vec<_> = pool
+        .all_tickets()
+        .map(|ticket| ticket.session().to_vec())
+        .collect();
+    for session in waiting {
+        assert!(emptied.apply(&Effect::Leave { session: &session }));
+        assert!(!emptied.has_ticket(&session));
+    }
+    assert_eq!(emptied.tickets(), 0);
     let ids: Vec<_> = pool.iter().map(|session| session.id().to_vec()).collect();
     for id in ids {
         assert!(emptied.apply(&Effect::freeing(&id, seat_pool::Freed::Expired)));
     }
     assert!(emptied.is_empty());
+}
+
+/// Asks all that a queue answers, with a client blocked in the midst of it.
+fn exercise_queue(pool: &Pool) {
+    assert_eq!(pool.all_tickets().count(), pool.tickets());
+    let arrivals: Vec<_> = pool.all_tickets().map(|ticket| ticket.arrival()).collect();
+    assert!(arrivals.is_sorted(), "{arrivals:?}");
+    assert_eq!(pool.last_arrival(), arrivals.last().copied());
+    let mut line = Line::default();
+    let in_the_midst = arrivals.get(arrivals.len() / 2).copied().unwrap_or(1);
+    line.join(b"\0blocked", in_the_midst, false, 0i64);
+    for now_ms in [i64::MIN, 0, JOINED_MS, i64::MAX - 1] {
+        let valid = pool
+            .all_tickets()
+            .filter(|ticket| ticket.waiting.deadline_ms > now_ms);
+        let valid = valid.count();
+        assert_eq!(
+            pool.lost_tickets(now_ms, usize::MAX).count(),
+            pool.tickets() - valid
+        );
+        assert_eq!(pool.waiting(now_ms, &line), valid + 1);
+        assert_eq!(
+            pool.queue(now_ms, &line, |&since_ms| since_ms).len(),
+            valid + 1
+        );
+        assert!(pool.kept(now_ms) <= valid);
+        pool.next_in_line(now_ms, pool.seats(), &line)
+            .map(|place| place.session());
+        for ticket in pool.all_tickets() {
+            let session = ticket.session();
+            let is_valid = ticket.waiting.deadline_ms > now_ms;
+            assert_eq!(pool.ticket(now_ms, session).is_some(), is_valid);
+            let position = pool.position(now_ms, session, &line);
+            assert_eq!(position.is_some(), is_valid);
+            assert!(position.is_none_or(|position| (1..=valid + 1).contains(&position)));
+            let decision = pool.acquire(now_ms, session, i64::MIN, &line);
+            assert_ne!(decision, Acquire::Vacant);
+            ticket.waiting.polled(now_ms, ticket.waiting.length_ms);
+        }
+    }
+    if let Some(deadline_ms) = pool.earliest_deadline_ms() {
+        assert!(deadline_ms < i64::MAX);
+    }
+}
+
+#[test]
+fn each_byte_of_a_pool_with_tickets_cut_off_or_flipped_gives_an_error_or_a_sound_pool() {
+    for pool in [
+        with_tickets(pool_of(3, Some(b"{}")), 4),
+        with_tickets(Pool::new(2), 4),
+    ] {
+        let blobs: Vec<_> = pool.encode().collect();
+        let again = decode(&blobs).expect("untouched, it decodes");
+        assert_eq!(tickets_of(&again), tickets_of(&pool), "the order is kept");
+        assert_eq!(again.seats(), pool.seats());
+        exercise(&again);
+        for blob in 0..blobs.len() {
+            for byte in 0..blobs[blob].len() {
+                let mut cut = blobs.clone();
+                cut[blob].truncate(byte);
+                assert!(decode(&cut).is_err(), "blob {blob} cut at {byte}");
+                for bit in 0..8 {
+                    let mut flipped = blobs.clone();
+                    flipped[blob][byte] ^= 1 << bit;
+                    if let Ok(pool) = decode(&flipped) {
+                        exercise(&pool);
+                    }
+                }
+            }
+            let mut longer = blobs.clone();
+            longer[blob].push(0);
+            assert!(decode(&longer).is_err(), "blob {blob} with a byte too many");
+            let mut missing = blobs.clone();
+            missing.remove(blob);
+            assert!(decode(&missing).is_err(), "blob {blob} missing");
+            let mut twice = blobs.clone();
+            twice.insert(blob, blobs[blob].clone());
+            assert!(decode(&twice).is_err(), "blob {blob} twice");
+        }
+    }
+}
+
+#[test]
+fn a_long_queue_is_written_in_batches_and_read_back_in_its_order() {
+    let pool = with_tickets(pool_of(10, Some(b"{}")), 5000);
+    let blobs: Vec<_> = pool.encode().collect();
+    assert!(blobs.len() > 4, "{} blobs", blobs.len());
+    let again = decode(&blobs).expect("it decodes");
+    assert_eq!(again.tickets(), 5000);
+    assert_eq!(tickets_of(&again), tickets_of(&pool));
+    let line = Line::<()>::default();
+    // Two in three are valid, and the last to join came first in the order of arrival.
+    assert_eq!(again.waiting(JOINED_MS, &line), 3333);
+    assert_eq!(again.position(JOINED_MS, b"waiter-4999", &line), Some(1));
+    assert_eq!(again.position(JOINED_MS, b"waiter-1", &line), Some(3333));
+}
+
+#[test]
+fn tickets_that_no_pool_can_hold_are_refused_by_name() {
+    let varint = |mut value: u128| {
+        let mut bytes = Vec::new();
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    };
+    let zigzag = |value: i64| varint(((value << 1) ^ (value >> 63)) as u64 as u128);
+    let row = |session: &[u8], arrival: u128, length_ms: u128, deadline_ms: i64| {
+        let length = varint(session.len() as u128);
+        let fields = [
+            varint(arrival),
+            zigzag(-1),
+            varint(length_ms),
+            zigzag(deadline_ms),
+        ];
+        [&length, session, &fields.concat()].concat()
+    };
+    let refused =
+        |rows: &[Vec<u8>]| decode(&[vec![1, 0, 0, rows.len() as u8], rows.concat()]).err();
+    let last = i64::MAX as u128;
+    let sound = row(b"a", last - 1, u64::MAX as u128, i64::MAX - 1);
+    assert_eq!(refused(std::slice::from_ref(&sound)), None);
+    assert_eq!(refused(&[row(b"a", 0, 1, i64::MIN)]), None);
+    assert_eq!(
+        refused(&[sound.clone(), row(b"a", 1, 1, 1)]),
+        Some(DecodeError::BadTicket)
+    );
+    assert_eq!(
+        refused(&[row(b"", 1, 1, 1)]),
+        Some(DecodeError::BadSessionId)
+    );
+    let longest = vec![b'x'; usize::from(u16::MAX)];
+    assert_eq!(refused(&[row(&longest, 1, 1, 1)]), None);
+    let too_long = vec![b'x'; usize::from(u16::MAX) + 1];
+    assert_eq!(
+        refused(&[row(&too_long, 1, 1, 1)]),
+        Some(DecodeError::BadSessionId)
+    );
+    assert_eq!(
+        refused(&[row(b"a", last, 1, 1)]),
+        Some(DecodeError::BadTicket)
+    );
+    assert_eq!(
+        refused(&[row(b"a", u64::MAX as u128, 1, 1)]),
+        Some(DecodeError::BadTicket)
+    );
+    assert_eq!(
+        refused(&[row(b"a", 1 << 64, 1, 1)]),
+        Some(DecodeError::Malformed)
+    );
+    assert_eq!(refused(&[row(b"a", 1, 0, 1)]), Some(DecodeError::BadTicket));
+    assert_eq!(
+        refused(&[row(b"a", 1, 1, i64::MAX)]),
+        Some(DecodeError::BadTicket)
+    );
+    // More or fewer than the header announced, up to the largest count that it can state.
+    let with_header = |header: &[u8]| decode(&[header.to_vec(), sound.clone()]).err();
+    assert_eq!(
+        with_header(&[1, 0, 0, 2]),
+        Some(DecodeError::WrongNumberOfRows)
+    );
+    let huge = [&[1, 0, 0][..], &[0xff; 9], &[1]].concat();
+    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfRows));
+    let two = [sound.clone(), row(b"b", 1, 1, 1)].concat();
+    let surplus = decode(&[vec![1, 0, 0, 1], two]).err();
+    assert_eq!(surplus, Some(DecodeError::WrongNumberOfRows));
+}
+
+#[test]
+fn two_tickets_of_one_arrival_are_read_as_a_queue_of_two() {
+    // Only a made-up payload has them; which of the two is first does not matter.
+    let rows = b"\x01a\x05\x00\x01\x02\x01b\x05\x00\x01\x02";
+    let pool = decode(&[vec![1, 0, 0, 2], rows.to_vec()]).expect("it decodes");
+    exercise(&pool);
+    assert_eq!(pool.waiting(0, &Line::<()>::default()), 2);
 }
 
 #[test]
@@ -168,11 +385,12 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_an_error_or_a_sound_pool(
-        sessions in 1..4u8,
+        sessions in 0..4u8,
+        tickets in 0..4u8,
         batch in prop::collection::vec(any::<u8>(), 0..80),
         header in prop::option::of(prop::collection::vec(any::<u8>(), 0..12)),
     ) {
-        let header = header.unwrap_or_else(|| vec![1, 0, sessions, 0]);
+        let header = header.unwrap_or_else(|| vec![1, 0, sessions, tickets]);
         if let Ok(pool) = decode(&[header, batch]) {
             exercise(&pool);
         }
