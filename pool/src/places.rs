@@ -138,3 +138,100 @@ impl<T> Places<T> {
 fn session_in<T>(places: &Slab<Place<T>>, slot: u32) -> &[u8] {
     places.get(slot).map_or(&[], |place| &place.session)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Places;
+
+    /// In the order of arrival: who, when, and what came with the place.
+    type Model = Vec<(u8, u64, u32)>;
+
+    fn check(places: &Places<u32>, model: &Model) {
+        let listed: Vec<_> = places
+            .iter()
+            .map(|place| (place.session()[0], place.arrival(), place.waiting))
+            .collect();
+        assert_eq!(&listed, model);
+        assert_eq!(places.len(), model.len());
+        assert_eq!(places.is_empty(), model.is_empty());
+        let first = places.first().map(|place| place.session()[0]);
+        assert_eq!(first, model.first().map(|(session, ..)| *session));
+        for session in 0..=u8::MAX {
+            let expected = model.iter().find(|(other, ..)| *other == session);
+            let place = places.get(&[session]);
+            let found = place.map(|place| (session, place.arrival(), place.waiting));
+            assert_eq!(found, expected.copied());
+            let slot = places.slot_of(&[session]);
+            let at = slot.and_then(|slot| places.at(slot));
+            assert_eq!(at.map(|place| place.waiting), found.map(|found| found.2));
+        }
+        let arrivals = model.iter().map(|(_, arrival, _)| *arrival);
+        for arrival in arrivals.chain([0, 1, i64::MAX as u64]) {
+            let ahead = model.iter().filter(|(_, other, _)| *other < arrival);
+            assert_eq!(places.ahead_of(arrival), ahead.count(), "of {arrival}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agree_with_a_sorted_list(
+            steps in prop::collection::vec((any::<u8>(), 0..u64::from(u16::MAX), any::<bool>()), 1..600)
+        ) {
+            let mut places = Places::default();
+            let mut model = Model::new();
+            for (number, (session, arrival, grow)) in (0..).zip(steps) {
+                let known = model.iter().position(|(other, ..)| *other == session);
+                let is_taken = model.iter().any(|(_, other, _)| *other == arrival);
+                if let Some(known) = known {
+                    let (_, arrival, waiting) = model.remove(known);
+                    let place = places.remove(&[session]).expect("it has a place");
+                    prop_assert_eq!(place.session(), &[session][..]);
+                    prop_assert_eq!((place.arrival(), place.waiting), (arrival, waiting));
+                } else {
+                    prop_assert!(places.remove(&[session]).is_none());
+                }
+                if grow && !is_taken {
+                    let slot = places.insert(&[session], arrival, number);
+                    prop_assert_eq!(places.slot_of(&[session]), Some(slot));
+                    model.push((session, arrival, number));
+                    model.sort_by_key(|(_, arrival, _)| *arrival);
+                }
+            }
+            check(&places, &model);
+        }
+    }
+
+    #[test]
+    fn ten_thousand_leave_in_the_order_in_which_they_came() {
+        let mut places = Places::default();
+        for number in 0..10_000u32 {
+            places.insert(&number.to_le_bytes(), number.into(), number);
+        }
+        let full = places.memory_bytes();
+        for number in 0..10_000u32 {
+            assert_eq!(places.ahead_of(u64::MAX / 2), 10_000 - number as usize);
+            let first = places.first().expect("some are left");
+            assert_eq!(first.waiting, number);
+            let session = first.session().to_vec();
+            assert!(places.remove(&session).is_some());
+        }
+        assert!(places.is_empty() && places.first().is_none());
+        assert!(places.memory_bytes() < full / 10, "memory is given back");
+    }
+
+    #[test]
+    fn the_first_and_the_last_number_of_all_have_their_places() {
+        let mut places = Places::default();
+        let last = i64::MAX as u64 - 1;
+        places.insert(b"last", last, ());
+        places.insert(b"first", 0, ());
+        assert_eq!(
+            places.first().map(|place| place.session()),
+            Some(&b"first"[..])
+        );
+        assert_eq!((places.ahead_of(0), places.ahead_of(1)), (0, 1));
+        assert_eq!((places.ahead_of(last), places.ahead_of(last + 1)), (1, 2));
+    }
+}

@@ -204,3 +204,153 @@ impl<W> Line<W> {
         self.len() - self.ticketed.len().min(tickets)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Line, Ticket, Tickets};
+
+    fn ticket(since_ms: i64, length_ms: u64) -> Ticket {
+        let joined = Ticket {
+            since_ms,
+            length_ms,
+            deadline_ms: since_ms,
+        };
+        joined.polled(since_ms, length_ms).expect("within time")
+    }
+
+    #[test]
+    fn a_poll_keeps_the_place_from_now_on_within_the_range_of_time() {
+        let joined = ticket(1_000, 500);
+        assert_eq!((joined.since_ms, joined.deadline_ms), (1_000, 1_500));
+        let polled = joined.polled(1_400, 50).expect("within time");
+        assert_eq!(polled.since_ms, 1_000);
+        assert_eq!((polled.length_ms, polled.deadline_ms), (50, 1_450));
+        assert_eq!(joined.polled(1_400, 0), None);
+        assert_eq!(joined.polled(1, u64::MAX), None);
+        assert_eq!(joined.polled(i64::MAX - 5, 5), None);
+        let last = joined.polled(i64::MAX - 5, 4).expect("within time");
+        assert_eq!(last.deadline_ms, i64::MAX - 1);
+        let early = joined.polled(i64::MIN, u64::MAX - 1).expect("within time");
+        assert_eq!(early.deadline_ms, i64::MAX - 1);
+    }
+
+    /// In the order of arrival: who, when, and the ticket.
+    type Model = Vec<(u8, u64, Ticket)>;
+
+    fn check(tickets: &Tickets, model: &Model) {
+        let listed: Vec<_> = tickets
+            .iter()
+            .map(|place| (place.session()[0], place.arrival(), place.waiting))
+            .collect();
+        assert_eq!(&listed, model);
+        assert_eq!(tickets.len(), model.len());
+        let deadlines = || model.iter().map(|(.., ticket)| ticket.deadline_ms);
+        assert_eq!(tickets.earliest_ms(), deadlines().min());
+        for now_ms in [i64::MIN, 0, 1, 30, 60, 100, i64::MAX - 1] {
+            let is_valid = |(.., ticket): &&(u8, u64, Ticket)| now_ms < ticket.deadline_ms;
+            let valid = model.iter().filter(is_valid).count();
+            assert_eq!(tickets.valid(now_ms), valid, "at {now_ms}");
+            for arrival in [0, 1, 20, 40, 100, 101] {
+                let ahead = model.iter().filter(is_valid);
+                let ahead = ahead.filter(|(_, other, _)| *other < arrival);
+                assert_eq!(tickets.valid_ahead_of(now_ms, arrival), ahead.count());
+            }
+            let mut lost: Vec<_> = tickets.lost(now_ms, usize::MAX).map(|id| id[0]).collect();
+            lost.sort_unstable();
+            let expected = model.iter().filter(|place| !is_valid(place));
+            let mut expected: Vec<_> = expected.map(|(session, ..)| *session).collect();
+            expected.sort_unstable();
+            assert_eq!(lost, expected, "lost at {now_ms}");
+            assert_eq!(tickets.lost(now_ms, 2).count(), lost.len().min(2));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tickets_agree_with_a_sorted_list(
+            steps in prop::collection::vec((0..30u8, 0..100u64, prop::option::of(1..100u64)), 1..200)
+        ) {
+            let mut tickets = Tickets::default();
+            let mut model = Model::new();
+            for (session, arrival, length_ms) in steps {
+                let known = model.iter().position(|(other, ..)| *other == session);
+                let Some(length_ms) = length_ms else {
+                    prop_assert_eq!(tickets.remove(&[session]), known.is_some());
+                    known.map(|known| model.remove(known));
+                    continue;
+                };
+                // A poll keeps its place in the order, a new ticket takes one that is free.
+                let arrival = known.map_or(arrival, |known| model[known].1);
+                if known.is_none() && model.iter().any(|(_, other, _)| *other == arrival) {
+                    continue;
+                }
+                known.map(|known| model.remove(known));
+                let ticket = ticket(0, length_ms);
+                tickets.put(&[session], arrival, ticket);
+                model.push((session, arrival, ticket));
+                model.sort_by_key(|(_, arrival, _)| *arrival);
+                let place = tickets.get(&[session]).expect("it has one");
+                prop_assert_eq!((place.arrival(), place.waiting), (arrival, ticket));
+            }
+            check(&tickets, &model);
+        }
+
+        /// Some wait by a ticket, some are blocked, some both at one place. Nobody is counted twice.
+        #[test]
+        fn a_line_counts_those_who_have_tickets_once(
+            places in prop::collection::vec((any::<bool>(), any::<bool>()), 0..60),
+            leave in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+            forgets in any::<bool>(),
+        ) {
+            let mut tickets = Tickets::default();
+            let mut line = Line::default();
+            let mut model: Vec<(u64, bool, bool)> = Vec::new();
+            for (arrival, (has_ticket, is_blocked)) in (0..).zip(places) {
+                let session = [arrival as u8];
+                if has_ticket {
+                    tickets.put(&session, arrival, ticket(0, 10));
+                }
+                if is_blocked {
+                    line.join(&session, arrival, has_ticket, arrival);
+                }
+                model.push((arrival, has_ticket, is_blocked));
+            }
+            for index in leave {
+                if model.is_empty() {
+                    break;
+                }
+                let index = index.index(model.len());
+                let (arrival, _, is_blocked) = &mut model[index];
+                let left = line.leave(&[*arrival as u8]);
+                prop_assert_eq!(left.map(|place| place.waiting), is_blocked.then_some(*arrival));
+                *is_blocked = false;
+            }
+            if forgets {
+                tickets = Tickets::default();
+                line.forget_tickets();
+                model.iter_mut().for_each(|(_, has_ticket, _)| *has_ticket = false);
+            }
+            model.retain(|(_, has_ticket, is_blocked)| *has_ticket || *is_blocked);
+
+            let blocked = || model.iter().filter(|(.., is_blocked)| *is_blocked);
+            prop_assert_eq!(line.len(), blocked().count());
+            prop_assert_eq!(line.is_empty(), blocked().next().is_none());
+            let order: Vec<_> = line.iter().map(|place| place.arrival()).collect();
+            prop_assert_eq!(order, blocked().map(|(arrival, ..)| *arrival).collect::<Vec<_>>());
+            let first = line.first().map(|place| place.arrival());
+            prop_assert_eq!(first, blocked().next().map(|(arrival, ..)| *arrival));
+            let valid = tickets.valid(0);
+            prop_assert_eq!(valid + line.more_than(valid), model.len());
+            for (ahead, &(arrival, has_ticket, is_blocked)) in model.iter().enumerate() {
+                let session = [arrival as u8];
+                let with_ticket = tickets.valid_ahead_of(0, arrival);
+                let others = line.more_ahead_of(arrival, with_ticket);
+                prop_assert_eq!(with_ticket + others, ahead);
+                prop_assert_eq!(line.is_ticketed(&session), has_ticket && is_blocked);
+                prop_assert_eq!(line.get(&session).is_some(), is_blocked);
+            }
+        }
+    }
+}
