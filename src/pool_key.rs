@@ -197,7 +197,14 @@ impl Drop for PoolKey<'_> {
             unsafe { api!(RedisModule_CloseKey)(handle.as_ptr().cast()) };
         }
         if let Some(line) = self.line.take() {
+            let first_seats = line
+                .first()
+                .and_then(|place| queue::seats_of(place.waiting));
             queue::put_line(self.database, self.name.bytes(), line);
+            if !self.exists() && first_seats.is_some_and(|seats| seats > 0) {
+                // Whoever emptied the pool took its limit along; now that of the first in line holds.
+                reclaim::note(self.ctx, self.name, self.ctx.now_ms());
+            }
         }
         self.events.notify(self.ctx, self.name);
         queue::unblock(&self.wakes);

@@ -72,7 +72,7 @@ enum Outcome {
 enum Deferred {
     /// The seat of a session whose client was gone when it was granted, with its number in the order of arrival.
     TakeBack(Name, Request, u64),
-    /// The place of a client whose long poll ended: valid from that moment on.
+    /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
     KeepPlace(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
     TellLeft(Name),
@@ -129,6 +129,16 @@ pub(crate) fn next_arrival() -> u64 {
 /// Notes a number that came from elsewhere, so that those to come are higher.
 pub(crate) fn saw_arrival(arrival: u64) {
     STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
+}
+
+/// Notes that a session with a ticket has polled, so that nothing older decides how long it is valid.
+pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        state.deferred.retain(|action| {
+            !matches!(action, Deferred::KeepPlace(name, other, _)
+                if name.0 == database && *name.1 == *key && **other == *session)
+        });
+    });
 }
 
 /// Since when a blocked client waits.
@@ -197,7 +207,7 @@ impl PoolKey<'_> {
             state.last_id += 1;
             state.last_id
         });
-        let ticketed = self.pool().has_ticket(&request.session);
+        let ticketed = request.ticket_ms.is_some();
         let line = self.line.get_or_insert_default();
         line.join(&request.session, arrival, ticketed, id);
         let waiter = Waiter {
@@ -232,13 +242,23 @@ impl PoolKey<'_> {
     /// Serves the queue after another value may have come under the name.
     pub(crate) fn serve_anew(&mut self) {
         let name = (self.database, Box::from(self.name.bytes()));
-        if STATE.with_borrow_mut(|state| state.moved.remove(&name))
-            && let Some(mut line) = self.line.take()
-        {
-            line.find_tickets(|session| self.pool().has_ticket(session));
-            self.line = Some(line);
+        if STATE.with_borrow_mut(|state| state.moved.remove(&name)) {
+            self.find_tickets();
         }
         self.serve();
+    }
+
+    /// Has each blocked client be at the place that the tickets of this value give it.
+    fn find_tickets(&mut self) {
+        let Some(mut line) = self.line.take() else {
+            return;
+        };
+        let sessions: Vec<Box<[u8]>> = line.iter().map(|place| place.session().into()).collect();
+        for session in sessions {
+            let ticket = self.pool().any_ticket(&session);
+            line.mark(&session, ticket.map(|place| place.arrival()));
+        }
+        self.line = Some(line);
     }
 
     /// Grants seats to those whose turn it is, a bounded number of them, and returns how many that were.
@@ -260,9 +280,11 @@ impl PoolKey<'_> {
         let lost: Vec<Box<[u8]>> = lost.map(Box::from).collect();
         for session in &lost {
             let blocked = self.line.as_ref().and_then(|line| line.get(session));
-            match blocked.and_then(|place| ticket_ms_of(place.waiting)) {
+            match blocked.map(|place| ticket_ms_of(place.waiting)) {
                 // The client is still there, so its place is kept without a poll.
-                Some(ticket_ms) => self.keep_place(session, ticket_ms.max(LEAST_RENEWAL_MS)),
+                Some(Some(ticket_ms)) => self.keep_place(session, ticket_ms.max(LEAST_RENEWAL_MS)),
+                // The client never asked for a ticket: it waits on without.
+                Some(None) => self.drop_ticket(session),
                 None => self.leave(session),
             }
         }
@@ -283,6 +305,16 @@ impl PoolKey<'_> {
         if let Some((arrival, ticket)) = kept {
             let seats = self.pool().seats();
             self.commit(&Effect::joining(session, seats, arrival, ticket));
+        }
+    }
+
+    /// Takes the ticket of `session`, whose client stays where it is.
+    pub(crate) fn drop_ticket(&mut self, session: &[u8]) {
+        if self.pool().has_ticket(session) {
+            self.commit(&Effect::Leave { session });
+        }
+        if let Some(line) = &mut self.line {
+            line.mark(session, None);
         }
     }
 
@@ -368,7 +400,8 @@ fn ticket_ms_of(waiter: WaiterId) -> Option<u64> {
     STATE.with_borrow(|state| state.waiters.get(&waiter)?.request.ticket_ms)
 }
 
-fn seats_of(waiter: WaiterId) -> Option<i64> {
+/// The limit that a blocked client stated.
+pub(crate) fn seats_of(waiter: WaiterId) -> Option<i64> {
     STATE.with_borrow(|state| Some(state.waiters.get(&waiter)?.request.seats))
 }
 
@@ -486,10 +519,9 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             waiter.name.clone(),
             request.session.clone(),
             request.seats,
-            request.ticket_ms,
         ))
     });
-    let Some((outcome, name, session, seats, ticket_ms)) = told else {
+    let Some((outcome, name, session, seats)) = told else {
         ctx.reply_error(&Error::Internal.to_string());
         return;
     };
@@ -508,14 +540,12 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             };
             let now_ms = ctx.now_ms();
             let used = key.pool().used(now_ms) as i64;
-            match (outcome, ticket_ms) {
+            match (outcome, key.pool().ticket(now_ms, &session).is_some()) {
                 (Outcome::AlreadyActive, _) => replies::already_active(ctx, used, None),
-                (Outcome::Waiting, Some(ticket_ms)) if key.pool().has_ticket(&session) => {
+                (Outcome::Waiting, true) => {
                     let position = key.pool().position(now_ms, &session, key.line());
                     key.end_wait(&session);
                     replies::queued(ctx, used, seats, position.unwrap_or(1));
-                    drop(key);
-                    defer(ctx, Deferred::KeepPlace(name, session, ticket_ms));
                 }
                 (outcome, _) => {
                     if matches!(outcome, Outcome::Waiting) {
@@ -559,7 +589,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
             ..
         } = waiter;
         match waiter.outcome {
-            Outcome::Waiting if leave_line(&name, &request.session, id) => {
+            Outcome::Waiting if leave_line(ctx, &name, &request.session, id) => {
                 defer(
                     ctx,
                     match request.ticket_ms {
@@ -581,7 +611,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
 }
 
 /// Takes a waiter out of its line, unless a newer one has taken its place over.
-fn leave_line(name: &Name, session: &[u8], id: WaiterId) -> bool {
+fn leave_line(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> bool {
     let Some(mut line) = take_line(name.0, &name.1) else {
         return false;
     };
@@ -589,6 +619,11 @@ fn leave_line(name: &Name, session: &[u8], id: WaiterId) -> bool {
     if is_own {
         line.leave(session);
     }
+    let somebody_is_left = !line.is_empty();
     put_line(name.0, &name.1, line);
+    if is_own && somebody_is_left {
+        // At a name without a pool, the limit is that of the first in line, who is another now.
+        reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
+    }
     is_own
 }

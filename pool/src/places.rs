@@ -117,11 +117,6 @@ impl<T> Places<T> {
             .filter_map(|entry| self.places.get(entry.slot))
     }
 
-    /// All places with their slots, in no particular order.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, &Place<T>)> {
-        self.places.iter_from(0)
-    }
-
     /// The bytes that the places take, without what `T` owns. O(n).
     pub(crate) fn memory_bytes(&self) -> usize {
         let sessions: usize = self

@@ -281,7 +281,7 @@ impl Pool {
         match self.arrival_of(now_ms, session, line) {
             Some(arrival) => {
                 let tickets = self.tickets_ahead_of(now_ms, arrival);
-                tickets + line.more_ahead_of(arrival, tickets)
+                tickets + self.only_blocked(now_ms, line, arrival, tickets)
             }
             None => self.waiting(now_ms, line),
         }
@@ -290,7 +290,23 @@ impl Pool {
     /// How many wait, with a ticket or blocked. O(log n).
     pub fn waiting<W>(&self, now_ms: i64, line: &Line<W>) -> usize {
         let tickets = self.valid_tickets(now_ms);
-        tickets + line.more_than(tickets)
+        tickets + self.only_blocked(now_ms, line, u64::MAX, tickets)
+    }
+
+    /// How many clients that arrived before `arrival` have no valid ticket, where `tickets` are ahead. O(log n), O(n) while some
+    /// tickets are lost and not removed yet.
+    fn only_blocked<W>(&self, now_ms: i64, line: &Line<W>, arrival: u64, tickets: usize) -> usize {
+        if self.valid_tickets(now_ms) == self.tickets() {
+            return if arrival == u64::MAX {
+                line.more_than(tickets)
+            } else {
+                line.more_ahead_of(arrival, tickets)
+            };
+        }
+        line.iter()
+            .take_while(|client| client.arrival() < arrival)
+            .filter(|client| self.ticket(now_ms, client.session()).is_none())
+            .count()
     }
 
     /// How many free seats are kept for tickets at the head of the queue. O(log n).

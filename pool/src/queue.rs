@@ -177,17 +177,11 @@ impl<W> Line<W> {
             .is_some_and(|(slot, place)| self.ticketed.get(place.arrival() as i64, slot).is_some())
     }
 
-    /// Finds out anew which clients have tickets, because another value has come under the name, or none. O(n log n).
-    pub fn find_tickets(&mut self, has_ticket: impl Fn(&[u8]) -> bool) {
-        self.ticketed = Deadlines::default();
-        for (slot, place) in self.places.slots() {
-            if has_ticket(place.session()) {
-                self.ticketed.insert(Entry {
-                    deadline_ms: place.arrival() as i64,
-                    slot,
-                    length_ms: 0,
-                });
-            }
+    /// Has the client of `session` be at the place of its ticket, whose arrival is `ticket`, or at its own place without one.
+    pub fn mark(&mut self, session: &[u8], ticket: Option<u64>) {
+        if let Some(place) = self.leave(session) {
+            let arrival = ticket.unwrap_or(place.arrival());
+            self.join(session, arrival, ticket.is_some(), place.waiting);
         }
     }
 
@@ -329,7 +323,9 @@ mod tests {
             }
             if forgets {
                 tickets = Tickets::default();
-                line.forget_tickets();
+                for (arrival, ..) in model.iter().filter(|(.., is_blocked)| *is_blocked) {
+                    line.mark(&[*arrival as u8], None);
+                }
                 model.iter_mut().for_each(|(_, has_ticket, _)| *has_ticket = false);
             }
             model.retain(|(_, has_ticket, is_blocked)| *has_ticket || *is_blocked);

@@ -93,6 +93,7 @@ impl<'a> Attempt<'a> {
         let pool = key.pool();
         let matters = !pool.is_empty()
             && self.seats > pool.seats()
+            && self.seats > pool.used(self.now_ms) as i64
             && pool.waiting(self.now_ms, key.line()) > 0
             && self.metadata().is_ok();
         if matters {
@@ -150,6 +151,8 @@ impl<'a> Attempt<'a> {
             key.granted_from_queue();
         }
         stats::ACQUIRED.add();
+        // The grant may have brought a limit to a name that had none.
+        key.serve();
         let used = key.pool().used(self.now_ms) as i64;
         replies::acquired(self.call.ctx, &Granted { used, seats, lease });
         Ok(())
@@ -186,17 +189,28 @@ impl<'a> Attempt<'a> {
         // The client that waited for this session until now hears that its time is over.
         key.dismiss(session);
         if let Some(ticket_ms) = self.options.ticket_ms {
+            // The ticket of a blocked client is valid for its time after the wait has ended.
+            // While it is blocked for longer than that, the ticket is renewed.
+            let longest_ms = config::MAX_QUEUE_MS.get() as i64;
+            let wait_ms = self.timeout_ms.filter(|_| self.blocks()).unwrap_or(0);
+            let wait_ms = wait_ms.min(longest_ms);
             let ticket = Ticket {
                 since_ms,
                 length_ms: ticket_ms,
                 deadline_ms: now_ms,
             };
-            if let Some(ticket) = ticket.polled(now_ms, ticket_ms) {
+            if let Some(ticket) = ticket.polled(now_ms.saturating_add(wait_ms), ticket_ms) {
                 key.commit(&Effect::joining(session, self.seats, arrival, ticket));
+                queue::polled(key.database, key.name.bytes(), session);
             }
-        } else if !key.pool().is_empty() && key.pool().seats() != self.seats {
-            key.commit(&Effect::Seats(self.seats));
+        } else {
+            key.drop_ticket(session);
+            if key.exists() && key.pool().seats() != self.seats {
+                key.commit(&Effect::Seats(self.seats));
+            }
         }
+        // Joining may have brought another limit.
+        key.serve();
         let timeout_ms = match self.timeout_ms {
             Some(timeout_ms) if self.blocks() => timeout_ms,
             _ => {
