@@ -1,0 +1,232 @@
+//! What cannot join is told why, and leaves nothing behind.
+
+use super::{blocked, recording, waiting};
+use crate::dialog::{Dialog, Traces};
+use crate::support::Server;
+
+const FULL: &str = "!ERR the queue of this pool is full";
+
+#[test]
+fn a_malformed_call_queues_nothing() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect("SET text x", "+OK");
+    let before = Traces::of(&server);
+    let long = format!("{{\"k\":\"{}\"}} QUEUE 9", "x".repeat(16_384));
+    for (arguments, error) in [
+        ("pool b 1 QUEUE", "!ERR QUEUE needs a value"),
+        ("pool b 1 BLOCK", "!ERR BLOCK needs a value"),
+        ("pool b 1 QUEUE 9 BLOCK", "!ERR BLOCK needs a value"),
+        ("pool b 1 QUEUE 0", "!ERR QUEUE must be an integer"),
+        ("pool b 1 QUEUE -1", "!ERR QUEUE must be an integer"),
+        ("pool b 1 QUEUE 1.5", "!ERR QUEUE must be an integer"),
+        ("pool b 1 QUEUE +5", "!ERR QUEUE must be an integer"),
+        ("pool b 1 QUEUE soon", "!ERR QUEUE must be an integer"),
+        ("pool b 1 QUEUE 86400001", "!ERR QUEUE must be an integer"),
+        (
+            "pool b 1 QUEUE 9223372036854775807",
+            "!ERR QUEUE must be an integer",
+        ),
+        (
+            "pool b 1 QUEUE 18446744073709551617",
+            "!ERR QUEUE must be an integer",
+        ),
+        ("pool b 1 QUEUE BLOCK 0", "!ERR QUEUE must be an integer"),
+        ("pool b 1 BLOCK -1", "!ERR BLOCK must be an integer"),
+        ("pool b 1 BLOCK 0.5", "!ERR BLOCK must be an integer"),
+        ("pool b 1 BLOCK ever", "!ERR BLOCK must be an integer"),
+        (
+            "pool b 1 BLOCK 9223372036854775807",
+            "!ERR BLOCK must be an integer",
+        ),
+        (
+            "pool b 1 BLOCK 9223372036854775808",
+            "!ERR BLOCK must be an integer",
+        ),
+        ("pool b 1 QUEUE 9 QUEUE 9", "!ERR QUEUE is given twice"),
+        ("pool b 1 BLOCK 9 block 9", "!ERR BLOCK is given twice"),
+        (
+            "pool b 1 QUEUE 9 BLOCK 9 queue 9",
+            "!ERR QUEUE is given twice",
+        ),
+        ("pool b 1 {} QUEUE 9 {}", "!ERR syntax error"),
+        ("pool b 1 QUEUE 9 {}", "!ERR syntax error"),
+        ("pool b 1 QUEUE 9 WAIT 1", "!ERR syntax error"),
+        ("pool b one QUEUE 9", "!ERR seats must be"),
+        ("pool  1 QUEUE 9", "!ERR session must not be empty"),
+        ("pool b 1 nonsense QUEUE 9", "!ERR metadata must be"),
+        ("pool b 1 nonsense BLOCK 9", "!ERR metadata must be"),
+        ("pool b 1 [1] QUEUE 9 BLOCK 9", "!ERR metadata must be"),
+        (
+            "pool b 1 {\"heartbeat_count\":null} QUEUE 9",
+            "!ERR heartbeat_count in metadata",
+        ),
+        (
+            &format!("pool b 1 {long}"),
+            "!ERR metadata must be at most 16384 bytes",
+        ),
+        ("pool b 1 EX 0 BLOCK 9", "!ERR EX must be"),
+        ("text b 1 QUEUE 9", "!WRONGTYPE"),
+        ("text b 1 BLOCK 9", "!WRONGTYPE"),
+    ] {
+        let reply = dialog.ask(&format!("SEAT.ACQUIRE {arguments}"));
+        assert!(reply.starts_with(error), "{arguments}: {reply}");
+    }
+    for (command, error) in [
+        ("SEAT.QUEUE", "!ERR wrong number of arguments"),
+        ("SEAT.QUEUE pool x", "!ERR wrong number of arguments"),
+        ("SEAT.POSITION pool", "!ERR wrong number of arguments"),
+        ("SEAT.POSITION pool b c", "!ERR wrong number of arguments"),
+        ("SEAT.HEARTBEAT pool a QUEUE 9", "!ERR syntax error"),
+        ("SEAT.HEARTBEAT pool a {} BLOCK 9", "!ERR syntax error"),
+    ] {
+        let reply = dialog.ask(command);
+        assert!(reply.starts_with(error), "{command}: {reply}");
+    }
+    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(Traces::of(&server), before);
+}
+
+#[test]
+fn the_extremes_are_accepted() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool b 1 queue 86400000", queued);
+    dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 EX 9 bLoCk 1", queued);
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 9000000000000000000");
+    dialog.expect("SEAT.RESIZE pool 3", "1");
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 3]"#);
+}
+
+#[test]
+fn a_word_that_is_an_option_elsewhere_may_be_a_name() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("QUEUE", "BLOCK", 1, "{}");
+    dialog.expect(
+        "SEAT.ACQUIRE QUEUE QUEUE 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    dialog.expect("SEAT.POSITION QUEUE QUEUE", "1");
+}
+
+#[test]
+fn a_queue_at_its_configured_length_takes_nobody_else() {
+    let server = Server::builder()
+        .recording()
+        .module_args("max-queue-length 2 max-queue-ms 60000")
+        .start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.acquire("other", "a", 1, "{}");
+    let reply = dialog.ask("SEAT.ACQUIRE pool t 1 QUEUE 60001");
+    assert!(reply.starts_with("!ERR QUEUE must be"), "{reply}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let before = Traces::of(&server);
+    for options in ["QUEUE 9", "BLOCK 9", "QUEUE 9 BLOCK 9"] {
+        dialog.expect(&format!("SEAT.ACQUIRE pool c 1 {options}"), FULL);
+        assert_eq!(Traces::of(&server), before, "{options}");
+    }
+    // Each pool has its own, and who has a place keeps it.
+    dialog.expect("SEAT.ACQUIRE other t 1 QUEUE 60000", queued);
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
+    let mut newer = Dialog::with(&server);
+    newer.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
+    assert_eq!(waiter.read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE pool c 1",
+        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+    );
+    dialog.expect("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE pool c 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 2]"#,
+    );
+
+    let server = Server::builder().module_args("max-queue-length 0").start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 9", FULL);
+    dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 9", FULL);
+}
+
+#[test]
+fn only_joining_is_refused_when_memory_is_full() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
+    dialog.expect("CONFIG SET maxmemory 1", "+OK");
+    let before = Traces::of(&server);
+    for options in ["QUEUE 9", "BLOCK 9", "QUEUE 9 BLOCK 9"] {
+        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool b 1 {options}"));
+        assert!(reply.starts_with("!OOM "), "{options}: {reply}");
+    }
+    assert_eq!(waiting(&mut dialog, "pool"), ["t"]);
+    assert_eq!(Traces::of(&server), before);
+    dialog.expect("SEAT.POSITION pool t", "1");
+    dialog.expect("SEAT.RESIZE pool 1", "0");
+    dialog.expect("SEAT.RELEASE pool x", r#"[0, "SESSION_NOT_FOUND"]"#);
+}
+
+#[test]
+fn a_poll_keeps_its_place_when_memory_is_full() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
+    dialog.expect("CONFIG SET maxmemory 1", "+OK");
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
+}
+
+#[test]
+fn a_plain_denial_changes_nothing_while_others_wait() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.acquire("pool", "b", 2, "{}");
+    let queued = r#"[0, "QUEUED", 2, 2, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", queued);
+    let _waiter = blocked(&server, "SEAT.ACQUIRE pool w 2 BLOCK 0");
+    let before = Traces::without_totals(&server);
+    for (command, reply) in [
+        (
+            "SEAT.ACQUIRE pool n 2",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool n 1",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool n 0 nonsense",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 0]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool t 2",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool w 2",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+        ),
+        ("SEAT.ACQUIRE pool a 9", r#"[1, "ALREADY_ACTIVE", 2]"#),
+        ("SEAT.RELEASE pool n", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.REVOKE pool n", "0"),
+        ("SEAT.HEARTBEAT pool t", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+        ("SEAT.CLEANUP pool", "[0, 2]"),
+        ("SEAT.RESIZE pool 2", "0"),
+        ("SEAT.POSITION pool w", "2"),
+    ] {
+        dialog.expect(command, reply);
+        assert_eq!(Traces::without_totals(&server), before, "{command}");
+    }
+    assert_eq!(waiting(&mut dialog, "pool"), ["t", "w"]);
+}

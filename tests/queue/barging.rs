@@ -1,0 +1,159 @@
+//! Nobody is granted a seat past those who have waited, whatever way a free seat came about.
+
+use super::{blocked, waiting};
+use crate::dialog::Dialog;
+use crate::support::Server;
+
+const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+
+#[test]
+fn the_releaser_does_not_get_it_back() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let script = "redis.call('SEAT.RELEASE', KEYS[1], 'a')
+        return redis.call('SEAT.ACQUIRE', KEYS[1], 'a', 1)";
+    let cases: [&dyn Fn(&mut Dialog) -> String; 3] = [
+        &|dialog| {
+            // In one go, so that nothing else comes between the two.
+            dialog.send("SEAT.RELEASE pool a");
+            dialog.send("SEAT.ACQUIRE pool a 1");
+            dialog.read();
+            dialog.read()
+        },
+        &|dialog| {
+            dialog.expect("MULTI", "+OK");
+            dialog.expect("SEAT.RELEASE pool a", "+QUEUED");
+            dialog.expect("SEAT.ACQUIRE pool a 1", "+QUEUED");
+            let reply = dialog.ask("EXEC");
+            let (_, second) = reply.split_once("], ").expect("two replies");
+            second.strip_suffix(']').expect("an array").to_owned()
+        },
+        &|dialog| dialog.ask_args(&["EVAL", script, "1", "pool"]),
+    ];
+    for take_again in cases {
+        dialog.acquire("pool", "a", 1, "{}");
+        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        assert_eq!(take_again(&mut dialog), DENIED);
+        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        assert_eq!(dialog.sessions("pool"), ["b"]);
+        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    }
+}
+
+#[test]
+fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], 'd', 2)";
+    let eval = ["EVAL", script, "1", "pool"];
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 PX 250",
+        r#"[1, "ACQUIRED", 1, 1, 250]"#,
+    );
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    dialog.expect("MULTI", "+OK");
+    for command in ["DEBUG SLEEP 0.3", "SEAT.ACQUIRE pool c 1"] {
+        dialog.expect(command, "+QUEUED");
+    }
+    assert_eq!(dialog.ask_args(&eval), "+QUEUED");
+    // The higher figure is for b first.
+    let replies = [
+        "+OK",
+        r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
+        r#"[1, "ACQUIRED", 2, 2]"#,
+    ];
+    dialog.expect("EXEC", &format!("[{}]", replies.join(", ")));
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 2]"#);
+    assert_eq!(dialog.sessions("pool"), ["b", "d"]);
+}
+
+#[test]
+fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect(
+        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    let denied = r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#;
+    let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], ARGV[1], 1)";
+    for session in ["a", "c"] {
+        let acquire = format!("SEAT.ACQUIRE pool {session} 1");
+        dialog.expect(&acquire, denied);
+        dialog.expect("MULTI", "+OK");
+        dialog.expect(&acquire, "+QUEUED");
+        dialog.expect("EXEC", &format!("[{denied}]"));
+        let eval = ["EVAL", script, "1", "pool", session];
+        assert_eq!(dialog.ask_args(&eval), denied);
+    }
+    let waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    assert_eq!(waiting(&mut dialog, "pool"), ["t", "c"]);
+    // A second seat is for the second in line.
+    dialog.expect(
+        "SEAT.ACQUIRE pool d 2",
+        r#"[0, "NO_SEATS_AVAILABLE", 1, 2]"#,
+    );
+    let mut waiter = waiter;
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool t 2", r#"[1, "ACQUIRED", 2, 2]"#);
+}
+
+#[test]
+fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    for session in ["a1", "a2", "a3"] {
+        dialog.acquire("pool", session, 3, "{}");
+    }
+    dialog.expect(
+        "SEAT.ACQUIRE pool t 3 QUEUE 60000",
+        r#"[0, "QUEUED", 3, 3, 1]"#,
+    );
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool l 3 QUEUE 200 BLOCK 0");
+    dialog.expect("MULTI", "+OK");
+    let steps = [
+        (
+            "SEAT.ACQUIRE pool a1 3 PX 1",
+            r#"[1, "ALREADY_ACTIVE", 3, 1]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool a2 3 PX 1",
+            r#"[1, "ALREADY_ACTIVE", 3, 1]"#,
+        ),
+        // Both leases lapse, and the ticket of the client that is still there becomes due.
+        ("DEBUG SLEEP 0.3", "+OK"),
+        ("SEAT.POSITION pool l", "2"),
+        (
+            "SEAT.ACQUIRE pool c 3",
+            r#"[0, "NO_SEATS_AVAILABLE", 1, 3]"#,
+        ),
+    ];
+    for (command, _) in steps {
+        dialog.expect(command, "+QUEUED");
+    }
+    let replies = steps.map(|(_, reply)| reply).join(", ");
+    dialog.expect("EXEC", &format!("[{replies}]"));
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 3]"#);
+}
+
+#[test]
+fn blocking_where_the_server_may_not_block_answers_at_once() {
+    let server = Server::builder().recording().start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    for (options, reply) in [("BLOCK 0", DENIED), ("QUEUE 60000 BLOCK 0", queued)] {
+        let acquire = format!("SEAT.ACQUIRE pool b 1 {options}");
+        dialog.expect("MULTI", "+OK");
+        dialog.expect(&acquire, "+QUEUED");
+        dialog.expect("EXEC", &format!("[{reply}]"));
+        let arguments: Vec<_> = acquire.split(' ').map(|word| format!("'{word}'")).collect();
+        let script = format!("return redis.call({})", arguments.join(","));
+        assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), reply);
+    }
+    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+}

@@ -1,0 +1,223 @@
+//! Which limit counts, and what changes it.
+
+use super::{NOTHING, blocked, recording, units, waiting};
+use crate::dialog::{Dialog, Traces};
+use crate::support::Server;
+
+#[test]
+fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("grown", "a", 1, "{}");
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE grown b 1 BLOCK 0");
+    dialog.expect("SEAT.RESIZE grown 2", "1");
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_eq!(dialog.sessions("grown"), ["a", "b"]);
+
+    for session in ["a", "b", "c", "d"] {
+        dialog.acquire("shrunk", session, 5, "{}");
+    }
+    dialog.expect("SEAT.RESIZE shrunk 2", "0");
+    assert_eq!(dialog.sessions("shrunk"), ["a", "b", "c", "d"]);
+    for (field, value) in [("seats", 2), ("used", 4), ("available", 0), ("kept", 0)] {
+        assert_eq!(dialog.pool_info("shrunk", field), value, "{field}");
+    }
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE shrunk w 2 BLOCK 0");
+    for (session, used) in [("a", 3), ("b", 2)] {
+        let reply = format!(r#"[1, "RELEASED", {used}]"#);
+        dialog.expect(&format!("SEAT.RELEASE shrunk {session}"), &reply);
+        let denied = format!(r#"[0, "NO_SEATS_AVAILABLE", {used}, 2]"#);
+        dialog.expect("SEAT.ACQUIRE shrunk n 2", &denied);
+        dialog.expect("SEAT.POSITION shrunk w", "1");
+    }
+    dialog.expect("SEAT.RELEASE shrunk c", r#"[1, "RELEASED", 2]"#);
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+}
+
+#[test]
+fn resizing_says_how_many_it_granted_and_creates_nothing() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    let before = Traces::of(&server);
+    dialog.expect("SEAT.RESIZE pool 5", "0");
+    assert_eq!(Traces::of(&server), before);
+    dialog.expect("EXISTS pool", "0");
+
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut waiters: Vec<_> = ["b", "c", "d"]
+        .map(|session| blocked(&server, &format!("SEAT.ACQUIRE pool {session} 1 BLOCK 0")))
+        .into();
+    for (seats, granted, effects) in [
+        (1, 0, &[][..]),
+        (0, 0, &["pool SEATS 0"]),
+        (-1, 0, &["pool SEATS -1"]),
+        (
+            3,
+            2,
+            &[
+                "pool SEATS 3",
+                "pool GRANT b 3 T T - 0 0 {}",
+                "pool GRANT c 3 T T - 0 0 {}",
+            ],
+        ),
+    ] {
+        let sent = units(&server, || {
+            dialog.expect(&format!("SEAT.RESIZE pool {seats}"), &granted.to_string());
+        });
+        assert_eq!(sent.concat(), effects, "{seats}");
+        assert!(sent.len() < 2, "{sent:?}");
+    }
+    assert_eq!(waiters[0].read(), r#"[1, "ACQUIRED", 2, 3]"#);
+    assert_eq!(waiters[1].read(), r#"[1, "ACQUIRED", 3, 3]"#);
+    // What is stated with the next grant counts again.
+    dialog.expect("SEAT.REVOKE pool d a b", "2");
+    assert_eq!(waiters[2].read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool e 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_eq!(dialog.pool_info("pool", "seats"), 2);
+
+    dialog.expect("SET text x", "+OK");
+    let before = Traces::of(&server);
+    for (command, error) in [
+        (
+            "SEAT.RESIZE pool 1.5",
+            "!ERR seats must be a 64-bit integer",
+        ),
+        (
+            "SEAT.RESIZE pool many",
+            "!ERR seats must be a 64-bit integer",
+        ),
+        (
+            "SEAT.RESIZE pool 9223372036854775808",
+            "!ERR seats must be a 64-bit integer",
+        ),
+        ("SEAT.RESIZE pool", "!ERR wrong number of arguments"),
+        ("SEAT.RESIZE pool 1 2", "!ERR wrong number of arguments"),
+        ("SEAT.RESIZE text 1", "!WRONGTYPE"),
+    ] {
+        let reply = dialog.ask(command);
+        assert!(reply.starts_with(error), "{command}: {reply}");
+    }
+    assert_eq!(Traces::of(&server), before);
+}
+
+#[test]
+fn waiters_of_different_limits_are_held_to_the_one_that_is_remembered() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    for session in ["a", "b", "c"] {
+        dialog.acquire("pool", session, 3, "{}");
+    }
+    let mut first = Dialog::with(&server);
+    let mut second = Dialog::with(&server);
+    let sent = units(&server, || {
+        first = blocked(&server, "SEAT.ACQUIRE pool d 2 BLOCK 0");
+        second = blocked(&server, "SEAT.ACQUIRE pool e 1 BLOCK 0");
+    });
+    assert_eq!(sent, [["pool SEATS 2"], ["pool SEATS 1"]]);
+    for (session, used) in [("a", 2), ("b", 1)] {
+        let reply = format!(r#"[1, "RELEASED", {used}]"#);
+        dialog.expect(&format!("SEAT.RELEASE pool {session}"), &reply);
+        assert_eq!(waiting(&mut dialog, "pool"), ["d", "e"]);
+    }
+    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(first.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    // A higher figure lets e in first, and only then whoever states it.
+    dialog.expect(
+        "SEAT.ACQUIRE pool f 2",
+        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+    );
+    assert_eq!(second.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_eq!(dialog.sessions("pool"), ["d", "e"]);
+}
+
+#[test]
+fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.acquire("pool", "b", 2, "{}");
+    let joined = r#"[0, "QUEUED", 2, 2, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", joined);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(dialog.pool_info("pool", "kept"), 1);
+    dialog.expect(
+        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    assert_eq!(dialog.pool_info("pool", "seats"), 1);
+    assert_eq!(dialog.pool_info("pool", "kept"), 0);
+    dialog.expect(
+        "SEAT.ACQUIRE pool t 2 QUEUE 60000",
+        r#"[1, "ACQUIRED", 2, 2]"#,
+    );
+}
+
+#[test]
+fn a_higher_figure_that_lets_nobody_in_is_a_plain_denial() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    for session in ["a", "b", "c"] {
+        dialog.acquire("pool", session, 3, "{}");
+    }
+    dialog.expect("SEAT.RESIZE pool 1", "0");
+    let _waiter = blocked(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
+    let before = Traces::without_totals(&server);
+    let sent = units(&server, || {
+        for seats in [1, 2, 3] {
+            let denied = format!(r#"[0, "NO_SEATS_AVAILABLE", 3, {seats}]"#);
+            dialog.expect(&format!("SEAT.ACQUIRE pool n {seats}"), &denied);
+        }
+    });
+    assert_eq!(sent, NOTHING);
+    assert_eq!(dialog.pool_info("pool", "seats"), 1);
+    assert_eq!(Traces::without_totals(&server), before);
+}
+
+#[test]
+fn an_error_does_not_change_the_limit_either() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let _waiter = blocked(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
+    dialog.expect("CONFIG SET maxmemory 1", "+OK");
+    let before = Traces::of(&server);
+    for command in [
+        "SEAT.ACQUIRE pool n 3",
+        "SEAT.ACQUIRE pool n 2 QUEUE 60000",
+        "SEAT.ACQUIRE pool n 2 BLOCK 1",
+    ] {
+        let reply = dialog.ask(command);
+        assert!(reply.starts_with("!OOM "), "{command}: {reply}");
+        assert_eq!(Traces::of(&server), before, "{command}");
+    }
+    dialog.expect("CONFIG SET maxmemory 0", "+OK");
+    let before = Traces::of(&server);
+    for command in [
+        "SEAT.ACQUIRE pool n 3 nonsense",
+        "SEAT.ACQUIRE pool n 2 nonsense QUEUE 60000",
+        "SEAT.ACQUIRE pool n 2 nonsense BLOCK 1",
+    ] {
+        let reply = dialog.ask(command);
+        assert!(reply.starts_with("!ERR metadata"), "{command}: {reply}");
+        assert_eq!(Traces::of(&server), before, "{command}");
+    }
+}
+
+#[test]
+fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
+    dialog.expect("EXISTS pool", "0");
+    dialog.expect(
+        "SEAT.ACQUIRE pool n 0",
+        r#"[0, "NO_SEATS_AVAILABLE", 0, 0]"#,
+    );
+    // A higher figure lets it in, as it does where there is a pool.
+    dialog.expect(
+        "SEAT.ACQUIRE pool n 1",
+        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+    );
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool n 2", r#"[1, "ACQUIRED", 2, 2]"#);
+}
