@@ -75,7 +75,7 @@ fn effect(line: &str) -> String {
     let effect = line.strip_prefix("SEAT.EFFECT ");
     let effect = effect.unwrap_or_else(|| panic!("not an effect: {line}"));
     let now_ms = now_ms();
-    let recent = |time: i64| (now_ms - time).abs() < 300_000;
+    let recent = |time: i64| (now_ms - time).abs() < 1_000_000;
     let words: Vec<_> = effect
         .split(' ')
         .map(|word| match word.parse::<i64>() {

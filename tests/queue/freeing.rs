@@ -1,7 +1,7 @@
 //! Whatever frees a seat grants it to who waits, in the same command and the same replicated unit.
 
 use super::{NOTHING, block, blocked, now_ms, queue, recording, units, waiting};
-use crate::dialog::{Dialog, total};
+use crate::dialog::{Dialog, replicated, total};
 use crate::support::{Server, eventually};
 
 #[test]
@@ -56,6 +56,48 @@ fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
     }
     assert_eq!(total(&server, "seat_granted"), 6);
     assert_eq!(total(&server, "seat_blocked_clients"), 0);
+}
+
+#[test]
+fn transactions_and_scripts_grant_within_their_own_unit() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    let script = "redis.call('SEAT.RELEASE', KEYS[1], 'a')
+        redis.call('SET', 'text', 'x')
+        return redis.call('SEAT.RELEASE', KEYS[1], 'b')";
+    for in_script in [false, true] {
+        dialog.acquire("pool", "a", 1, "{}");
+        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
+        let released = r#"[1, "RELEASED", 0]"#;
+        let lines = replicated(&server, || {
+            if in_script {
+                let eval = ["EVAL", script, "1", "pool"];
+                assert_eq!(dialog.ask_args(&eval), released);
+            } else {
+                dialog.expect("MULTI", "+OK");
+                for command in ["SEAT.RELEASE pool a", "SET text x", "SEAT.RELEASE pool b"] {
+                    dialog.expect(command, "+QUEUED");
+                }
+                let replies = format!(r#"[[1, "RELEASED", 1], +OK, {released}]"#);
+                dialog.expect("EXEC", &replies);
+            }
+            assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        });
+        let kinds: Vec<_> = lines
+            .iter()
+            .map(|line| line.split(' ').take(4).collect::<Vec<_>>().join(" "))
+            .collect();
+        let expected = [
+            "MULTI",
+            "SEAT.EFFECT pool FREE released",
+            "SEAT.EFFECT pool GRANT b",
+            "SET text x",
+            "SEAT.EFFECT pool FREE released",
+            "EXEC",
+        ];
+        assert_eq!(kinds, expected, "in a script: {in_script}");
+        dialog.expect("EXISTS pool", "0");
+    }
 }
 
 #[test]

@@ -208,6 +208,7 @@ fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     let mut waiter = blocked(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
+    dialog.expect("SEAT.RESIZE pool 5", "0");
     dialog.expect("EXISTS pool", "0");
     dialog.expect(
         "SEAT.ACQUIRE pool n 0",

@@ -37,6 +37,21 @@ fn a_newer_call_takes_the_place_over() {
 }
 
 #[test]
+fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut older = blocked(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
+    dialog.expect(
+        "SEAT.ACQUIRE pool b 2 {\"newer\":1} PX 60000 BLOCK 0",
+        r#"[1, "ACQUIRED", 2, 2, 60000]"#,
+    );
+    assert!(older.read().starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#));
+    let json = dialog.ask("SEAT.GET pool b");
+    assert!(json.starts_with(r#""{"newer":1,"#), "{json}");
+}
+
+#[test]
 fn blocking_while_active_answers_at_once() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);

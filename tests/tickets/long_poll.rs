@@ -1,0 +1,170 @@
+//! QUEUE and BLOCK together: the place outlives the call.
+
+use super::lost::has_left;
+use super::poll;
+use crate::dialog::{Dialog, total};
+use crate::queue::{block, blocked, queue, recording, units, waiting};
+use crate::support::{Server, eventually};
+
+const SECOND: &str = r#"[0, "QUEUED", 1, 1, 2]"#;
+
+/// `a` holds the only seat, and `t` is first in line.
+fn prepared() -> (Server, Dialog) {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    assert_eq!(poll(&mut dialog, "pool", "t", 1), queued);
+    (server, dialog)
+}
+
+#[test]
+fn the_place_outlives_the_time_out() {
+    let (server, mut dialog) = prepared();
+    let mut client = blocked(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 200");
+    let last = poll(&mut dialog, "pool", "z", 1);
+    assert!(last.contains("QUEUED"), "{last}");
+    for _ in 0..3 {
+        // Its time-out, with the place that it has.
+        assert_eq!(client.read(), SECOND);
+        assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"]);
+        client.send("SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 20");
+    }
+    assert_eq!(client.read(), SECOND);
+    assert_eq!(total(&server, "seat_left"), 0);
+    assert_eq!(total(&server, "seat_queued"), 3);
+    // A blocked client is granted its seat, while one that is between two calls has it kept.
+    dialog.expect("SEAT.REVOKE pool t a", "1");
+    assert_eq!(dialog.pool_info("pool", "kept"), 1);
+    client.expect(
+        "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0",
+        r#"[1, "ACQUIRED", 1, 1]"#,
+    );
+    assert_eq!(waiting(&mut dialog, "pool"), ["z"]);
+}
+
+#[test]
+fn a_grant_comes_while_it_is_blocked() {
+    let (server, mut dialog) = prepared();
+    let command = "SEAT.ACQUIRE pool l 1 {\"k\":1} EX 70 QUEUE 600000 BLOCK 0";
+    let mut client = blocked(&server, command);
+    dialog.expect("SEAT.REVOKE pool t", "0");
+    let sent = units(&server, || {
+        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+        assert_eq!(client.read(), r#"[1, "ACQUIRED", 1, 1, 70000]"#);
+    });
+    let unit = [
+        "pool FREE released a",
+        "pool GRANT l 1 T T - 70000 T {\"k\":1}",
+    ];
+    assert_eq!(sent, [unit]);
+    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+}
+
+#[test]
+fn the_place_outlives_the_connection() {
+    let (server, mut dialog) = prepared();
+    for how in ["closed", "killed"] {
+        let mut client = Dialog::with(&server);
+        let id = client.number("CLIENT ID");
+        let command = "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0";
+        if how == "closed" {
+            block(&mut dialog, &mut client, command);
+            let last = poll(&mut dialog, "pool", "z", 1);
+            assert!(last.contains("QUEUED"), "{last}");
+            drop(client);
+        } else {
+            client.send(command);
+            eventually("it is blocked", || {
+                total(&server, "seat_blocked_clients") == 1
+            });
+            dialog.expect(&format!("CLIENT KILL ID {id}"), "1");
+        }
+        eventually("its end is noticed", || {
+            total(&server, "seat_blocked_clients") == 0
+        });
+        assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"], "{how}");
+    }
+    // Whatever way the session comes back, it has its place.
+    assert_eq!(poll(&mut dialog, "pool", "l", 1), SECOND);
+    let mut client = Dialog::with(&server);
+    client.send("SEAT.ACQUIRE pool l 1 BLOCK 0");
+    eventually("it is blocked", || {
+        total(&server, "seat_blocked_clients") == 1
+    });
+    assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"]);
+    dialog.expect("SEAT.REVOKE pool t a", "1");
+    assert_eq!(client.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
+fn it_needs_no_poll_while_it_is_blocked() {
+    let (server, mut dialog) = prepared();
+    let mut client = blocked(&server, "SEAT.ACQUIRE pool l 1 QUEUE 50 BLOCK 600");
+    let last = poll(&mut dialog, "pool", "z", 1);
+    assert!(last.contains("QUEUED"), "{last}");
+    eventually("it has waited longer than its ticket lasts", || {
+        let waiters = queue(&mut dialog, "pool");
+        assert_eq!(waiters[1].0, "l");
+        waiters[1].1 > 300
+    });
+    assert_eq!(client.read(), SECOND);
+    // From then on it does.
+    eventually("it is lost", || waiting(&mut dialog, "pool") == ["t", "z"]);
+}
+
+#[test]
+fn its_ticket_lasts_from_the_end_of_the_call() {
+    let (server, mut dialog) = prepared();
+    let ends: [&dyn Fn(&mut Dialog, i64); 2] = [
+        &|dialog, id| dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1"),
+        &|dialog, id| dialog.expect(&format!("CLIENT KILL ID {id}"), "1"),
+    ];
+    for end in ends {
+        let mut client = Dialog::with(&server);
+        let id = client.number("CLIENT ID");
+        block(
+            &mut dialog,
+            &mut client,
+            "SEAT.ACQUIRE pool l 1 QUEUE 1500 BLOCK 0",
+        );
+        let waited_ms = |dialog: &mut Dialog| {
+            let waiters = queue(dialog, "pool");
+            let own = waiters.iter().find(|(session, _)| session == "l");
+            own.map(|(_, waited_ms)| *waited_ms)
+        };
+        eventually("its first ticket has nearly run out", || {
+            waited_ms(&mut dialog).expect("a place") >= 1200
+        });
+        end(&mut dialog, id);
+        eventually("its first ticket has run out", || {
+            waited_ms(&mut dialog).expect("a place") >= 1600
+        });
+        dialog.expect("SEAT.REVOKE pool l", "0");
+    }
+}
+
+#[test]
+fn a_client_that_blocks_again_without_queue_gives_no_ticket_up() {
+    let (server, mut dialog) = prepared();
+    let queued = SECOND;
+    assert_eq!(poll(&mut dialog, "pool", "l", 1), queued);
+    let mut client = Dialog::with(&server);
+    client.send("SEAT.ACQUIRE pool l 1 BLOCK 50");
+    assert_eq!(client.read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    assert_eq!(waiting(&mut dialog, "pool"), ["t", "l"]);
+    assert_eq!(poll(&mut dialog, "pool", "l", 1), queued);
+}
+
+#[test]
+fn the_latest_call_says_how_long_the_ticket_lasts() {
+    let (server, mut dialog) = prepared();
+    let mut client = Dialog::with(&server);
+    let id = client.number("CLIENT ID");
+    let command = "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0";
+    block(&mut dialog, &mut client, command);
+    dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
+    assert_eq!(client.read(), SECOND);
+    client.expect("SEAT.ACQUIRE pool l 1 QUEUE 1", SECOND);
+    eventually("it is lost", || has_left(&server, "l"));
+}
