@@ -3,6 +3,7 @@
 mod cases;
 #[cfg(target_os = "linux")]
 mod clock;
+mod cluster;
 mod commands;
 mod dialog;
 mod docs;
@@ -21,4 +22,5 @@ mod replication;
 mod support;
 mod tickets;
 mod value;
+mod waiters;
 mod workload;

@@ -1,0 +1,229 @@
+//! Those who wait at a key whose slot goes to another node.
+
+use crate::dialog::{Dialog, total};
+use crate::support::{Builder, Server, eventually};
+use crate::waiters::Waiter;
+
+fn node() -> Builder {
+    Server::builder()
+        .tcp()
+        .config("cluster-enabled yes")
+        .config("cluster-require-full-coverage no")
+}
+
+/// The node's own id.
+fn id_of(server: &Server) -> String {
+    Dialog::with(server)
+        .ask("CLUSTER MYID")
+        .trim_matches('"')
+        .to_owned()
+}
+
+/// A node that has all slots.
+fn alone() -> Server {
+    let server = node().start();
+    let mut slots = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
+    slots.extend((0..16384).map(|slot: u32| slot.to_string()));
+    let mut dialog = Dialog::with(&server);
+    assert_eq!(dialog.ask_args(&slots), "+OK");
+    eventually("the cluster is up", || {
+        dialog.ask("CLUSTER INFO").contains("cluster_state:ok")
+    });
+    server
+}
+
+/// Two nodes that know each other; the first has all slots.
+fn two_nodes() -> (Server, Server) {
+    let (here, there) = (alone(), node().start());
+    let mut dialog = Dialog::with(&here);
+    dialog.expect(&format!("CLUSTER MEET 127.0.0.1 {}", there.port()), "+OK");
+    let (here_id, there_id) = (id_of(&here), id_of(&there));
+    let knows = |server: &Server, id: &str| {
+        let nodes = Dialog::with(server).ask("CLUSTER NODES");
+        let mut lines = nodes.trim_matches('"').split("\\n");
+        lines.any(|line| line.starts_with(id) && !line.contains("handshake"))
+    };
+    eventually("the nodes know each other", || {
+        knows(&here, &there_id) && knows(&there, &here_id)
+    });
+    eventually("both know who has the slots", || {
+        Dialog::with(&there)
+            .ask("SEAT.COUNT pool")
+            .starts_with("!MOVED ")
+    });
+    (here, there)
+}
+
+/// The slot of the key that these tests use.
+fn slot(dialog: &mut Dialog) -> i64 {
+    dialog.number("CLUSTER KEYSLOT pool")
+}
+
+/// Redirected by the server, or told by the module to try again.
+#[track_caller]
+fn is_sent_away(waiter: &mut Waiter) {
+    let reply = waiter.read();
+    let ways = ["!MOVED ", "!TRYAGAIN", "!CLUSTERDOWN", "!ASK "];
+    assert!(ways.iter().any(|way| reply.starts_with(way)), "{reply}");
+}
+
+#[test]
+fn a_node_of_a_cluster_serves_those_who_wait() {
+    let server = alone();
+    let mut dialog = Dialog::with(&server);
+    for freeing in ["SEAT.RELEASE pool a", "DEL pool", "SEAT.REVOKE pool a"] {
+        dialog.acquire("pool", "a", 1, "{}");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        dialog.ask(freeing);
+        waiter.is_granted();
+        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    }
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 PX 30",
+        r#"[1, "ACQUIRED", 1, 1, 30]"#,
+    );
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    waiter.is_granted();
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.one_seat_is_free("pool");
+}
+
+#[test]
+fn those_who_wait_at_a_slot_that_is_taken_away_are_sent_away() {
+    let server = alone();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut waiters: Vec<_> = ["b", "c"]
+        .map(|session| Waiter::of(&server, &format!("SEAT.ACQUIRE pool {session} 1 BLOCK 0")))
+        .into();
+    let slot = slot(&mut dialog);
+    dialog.expect(&format!("CLUSTER DELSLOTS {slot}"), "+OK");
+    for waiter in &mut waiters {
+        is_sent_away(waiter);
+    }
+    assert_eq!(total(&server, "seat_granted"), 0);
+    assert_eq!(total(&server, "seat_blocked_clients"), 0);
+    dialog.expect(&format!("CLUSTER ADDSLOTS {slot}"), "+OK");
+    eventually("the slot is served again", || {
+        !dialog.ask("SEAT.COUNT pool").starts_with('!')
+    });
+    assert_eq!(dialog.queue("pool"), [""; 0]);
+    if dialog.sessions("pool") == ["a"] {
+        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    }
+    dialog.one_seat_is_free("pool");
+}
+
+#[test]
+fn a_lapse_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
+    let server = alone();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 PX 100",
+        r#"[1, "ACQUIRED", 1, 1, 100]"#,
+    );
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let slot = slot(&mut dialog);
+    dialog.expect(&format!("CLUSTER DELSLOTS {slot}"), "+OK");
+    let reply = waiter.read();
+    // The lapse may have come first on a slow machine.
+    let granted = u64::from(reply.starts_with("[1, "));
+    assert!(granted == 1 || reply.starts_with('!'), "{reply}");
+    assert_eq!(total(&server, "seat_granted"), granted);
+}
+
+#[test]
+fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went() {
+    let (here, there) = two_nodes();
+    let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut waiters: Vec<_> = ["b", "c"]
+        .map(|session| Waiter::of(&here, &format!("SEAT.ACQUIRE pool {session} 1 BLOCK 0")))
+        .into();
+    let mut poll = Waiter::of(&here, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
+    let slot = slot(&mut dialog);
+    let (here_id, there_id) = (id_of(&here), id_of(&there));
+    other.expect(
+        &format!("CLUSTER SETSLOT {slot} IMPORTING {here_id}"),
+        "+OK",
+    );
+    dialog.expect(
+        &format!("CLUSTER SETSLOT {slot} MIGRATING {there_id}"),
+        "+OK",
+    );
+    dialog.expect(
+        &format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port()),
+        "+OK",
+    );
+    for waiter in waiters.iter_mut().chain([&mut poll]) {
+        is_sent_away(waiter);
+    }
+    assert_eq!(total(&here, "seat_granted"), 0);
+    other.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    dialog.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    assert_eq!(other.sessions("pool"), ["a"]);
+    assert_eq!(other.queue("pool"), ["d"]);
+    let reply = dialog.ask("SEAT.COUNT pool");
+    assert!(reply.starts_with("!MOVED "), "{reply}");
+    let mut poll = Waiter::of(&there, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
+    let mut late = Waiter::of(&there, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    other.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    poll.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    other.expect("SEAT.RELEASE pool d", r#"[1, "RELEASED", 1]"#);
+    late.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    other.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    assert_eq!(total(&here, "seat_granted"), 0);
+    assert_eq!(total(&here, "seat_blocked_clients"), 0);
+}
+
+/// The end of the killed client is dealt with after its pool has gone to the other node.
+#[test]
+fn a_seat_that_migrates_before_it_is_taken_back_lets_nobody_in_on_the_node_it_left() {
+    let (here, there) = two_nodes();
+    let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
+    dialog.acquire("pool", "a", 1, "{}");
+    let first = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut second = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    let slot = slot(&mut dialog);
+    let (here_id, there_id) = (id_of(&here), id_of(&there));
+    other.expect(
+        &format!("CLUSTER SETSLOT {slot} IMPORTING {here_id}"),
+        "+OK",
+    );
+    dialog.expect(
+        &format!("CLUSTER SETSLOT {slot} MIGRATING {there_id}"),
+        "+OK",
+    );
+    let replies = dialog.transaction(&[
+        &format!("CLIENT KILL ID {}", first.id()),
+        "SEAT.RELEASE pool a",
+        &format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port()),
+    ]);
+    assert!(!replies.contains('!'), "{replies}");
+    is_sent_away(&mut second);
+    eventually("nobody is blocked", || {
+        total(&here, "seat_blocked_clients") == 0
+    });
+    // `b` alone was granted here; where the pool went it holds the seat as after any lost reply.
+    assert_eq!(total(&here, "seat_granted"), 1);
+    assert_eq!(dialog.number(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), 0);
+    other.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    assert_eq!(other.sessions("pool"), ["b"]);
+}
+
+#[test]
+fn a_seat_in_a_slot_that_is_taken_away_is_not_passed_on_there() {
+    let server = alone();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    let slot = slot(&mut dialog);
+    dialog.transaction(&[
+        &format!("CLIENT KILL ID {}", first.id()),
+        "SEAT.RELEASE pool a",
+        &format!("CLUSTER DELSLOTS {slot}"),
+    ]);
+    is_sent_away(&mut second);
+    assert_eq!(total(&server, "seat_granted"), 1);
+}

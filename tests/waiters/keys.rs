@@ -1,0 +1,297 @@
+//! The key goes, or another value takes its name.
+
+use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
+use crate::dialog::{Dialog, total};
+use crate::support::{Server, eventually};
+
+const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
+const WRONGTYPE: &str = "!WRONGTYPE Operation against a key holding the wrong kind of value";
+
+#[test]
+fn those_at_a_key_that_goes_are_served_in_order_under_a_new_pool() {
+    for going in [
+        "DEL pool",
+        "UNLINK pool",
+        "GETDEL text|DEL pool",
+        "FLUSHDB",
+        "FLUSHDB ASYNC",
+        "FLUSHALL",
+        "FLUSHALL SYNC",
+        "FLUSHALL ASYNC",
+        "PEXPIRE pool 1",
+        "EXPIRE pool -1",
+        "PEXPIREAT pool 1",
+        "RENAME pool away",
+        "RENAMENX pool away",
+        "MOVE pool 7",
+        "SWAPDB 0 7",
+        "SWAPDB 7 0",
+        "SET pool text|DEL pool",
+        "RENAME text pool|DEL pool",
+    ] {
+        for in_transaction in [false, true] {
+            let (server, mut dialog) = full_pool(Server::builder());
+            dialog.expect("SET text x", "+OK");
+            let [mut first, mut second] = two_waiters(&server);
+            let commands: Vec<&str> = going.split('|').collect();
+            if in_transaction || commands.len() > 1 {
+                let replies = dialog.transaction(&commands);
+                assert!(!replies.contains('!'), "{going}: {replies}");
+            } else {
+                let reply = dialog.ask(going);
+                assert!(!reply.contains('!'), "{going}: {reply}");
+            }
+            first.hears(GRANTED);
+            assert_eq!(dialog.queue("pool"), ["c"], "{going}");
+            assert_eq!(dialog.sessions("pool"), ["b"], "{going}");
+            dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+            second.hears(GRANTED);
+            dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+            dialog.one_seat_is_free("pool");
+            nobody_is_blocked(&server);
+            // What was moved away is as it was.
+            for place in ["RENAME", "MOVE", "SWAPDB"] {
+                if going.starts_with(place) && !going.contains("text") {
+                    let away = if place == "RENAME" { "away" } else { "pool" };
+                    if place != "RENAME" {
+                        dialog.expect("SELECT 7", "+OK");
+                    }
+                    assert_eq!(dialog.sessions(away), ["a"], "{going}");
+                    assert_eq!(dialog.queue(away), [""; 0], "{going}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_script_that_deletes_the_key_serves_those_who_wait_too() {
+    for script in [
+        "return redis.call('DEL', KEYS[1])",
+        "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'x') return redis.call('DEL', KEYS[1])",
+        "redis.call('SEAT.RELEASE', KEYS[1], 'a') return redis.call('DEL', KEYS[1])",
+    ] {
+        let (server, mut dialog) = full_pool(Server::builder());
+        let [mut first, mut second] = two_waiters(&server);
+        dialog.ask_args(&["EVAL", script, "1", "pool"]);
+        first.is_granted();
+        second_or_queue(&mut dialog, &mut second, script.contains("RELEASE"));
+        dialog.one_seat_is_free("pool");
+        nobody_is_blocked(&server);
+    }
+}
+
+/// `b` was granted a seat; if its pool was deleted after that, `c` has followed it under a new one.
+fn second_or_queue(dialog: &mut Dialog, second: &mut Waiter, deleted_after: bool) {
+    if !deleted_after {
+        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    }
+    second.hears(GRANTED);
+    assert_eq!(dialog.sessions("pool"), ["c"]);
+    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+}
+
+#[test]
+fn each_waiter_at_a_missing_key_states_the_limit_when_its_turn_comes() {
+    let (server, mut dialog) = full_pool(Server::builder());
+    let mut first = Waiter::of(&server, r#"SEAT.ACQUIRE pool b 1 {"k":1} PX 60000 BLOCK 0"#);
+    let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    let before = total(&server, "seat_granted");
+    dialog.expect("DEL pool", "1");
+    first.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    let json = dialog.ask("SEAT.GET pool b");
+    assert!(json.starts_with(r#""{"k":1,"acquired_at":"#), "{json}");
+    dialog.expect("SEAT.REVOKE pool b", "1");
+    second.hears(GRANTED);
+    assert_eq!(total(&server, "seat_granted"), before + 2);
+}
+
+/// Puts a pool at `pool` that has been prepared in `other`, or in database 7.
+const ARRIVALS: [&str; 7] = [
+    "RENAME other pool",
+    "DEL pool|RENAMENX other pool",
+    "COPY other pool REPLACE",
+    "RESTORE",
+    "SWAPDB 0 7",
+    "SWAPDB 7 0",
+    "DEL pool|SELECT 7|MOVE pool 0|SELECT 0",
+];
+
+/// Prepares such a pool with `sessions` and the limit 3, and lets it arrive.
+fn arrive(dialog: &mut Dialog, how: &str, sessions: &[&str]) {
+    let (key, database) = if how.contains('7') {
+        ("pool", 7)
+    } else {
+        ("other", 0)
+    };
+    dialog.expect(&format!("SELECT {database}"), "+OK");
+    for session in sessions {
+        dialog.acquire(key, session, 3, "{}");
+    }
+    dialog.expect("SELECT 0", "+OK");
+    if how == "RESTORE" {
+        let payload = dialog.bytes(&["DUMP", "other"]);
+        let restore: [&[u8]; 5] = [b"RESTORE", b"pool", b"0", &payload, b"REPLACE"];
+        assert_eq!(dialog.ask_args(&restore), "+OK");
+    } else {
+        let replies = dialog.transaction(&how.split('|').collect::<Vec<_>>());
+        assert!(!replies.contains('!'), "{how}: {replies}");
+    }
+}
+
+#[test]
+fn those_at_a_name_that_another_pool_takes_are_served_under_that() {
+    for how in ARRIVALS {
+        let (server, mut dialog) = full_pool(Server::builder());
+        let [mut first, mut second] = two_waiters(&server);
+        arrive(&mut dialog, how, &["x"]);
+        first.hears(r#"[1, "ACQUIRED", 2, 3]"#);
+        second.hears(r#"[1, "ACQUIRED", 3, 3]"#);
+        assert_eq!(dialog.sessions("pool"), ["b", "c", "x"], "{how}");
+        assert_eq!(dialog.queue("pool"), [""; 0], "{how}");
+        dialog.expect(
+            "SEAT.ACQUIRE pool d 3",
+            r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#,
+        );
+    }
+}
+
+#[test]
+fn those_at_a_name_that_a_full_pool_takes_wait_on() {
+    for how in ARRIVALS {
+        let (server, mut dialog) = full_pool(Server::builder());
+        let [mut first, mut second] = two_waiters(&server);
+        arrive(&mut dialog, how, &["x", "y", "z"]);
+        assert_eq!(dialog.queue("pool"), ["b", "c"], "{how}");
+        dialog.expect("SEAT.RELEASE pool y", r#"[1, "RELEASED", 3]"#);
+        first.hears(r#"[1, "ACQUIRED", 3, 3]"#);
+        assert_eq!(dialog.queue("pool"), ["c"], "{how}");
+        dialog.expect("SEAT.REVOKE pool x z", "2");
+        second.is_granted();
+        assert_eq!(dialog.sessions("pool"), ["b", "c"], "{how}");
+    }
+}
+
+#[test]
+fn a_waiter_whose_session_holds_a_seat_in_the_pool_that_arrived_is_told_so() {
+    let (server, mut dialog) = full_pool(Server::builder());
+    let [mut first, mut second] = two_waiters(&server);
+    arrive(&mut dialog, "RENAME other pool", &["b"]);
+    // Counted when it is told, by when `c` may have its seat as well.
+    let reply = first.read();
+    assert!(reply.starts_with(r#"[1, "ALREADY_ACTIVE", "#), "{reply}");
+    second.hears(r#"[1, "ACQUIRED", 2, 3]"#);
+    assert_eq!(dialog.sessions("pool"), ["b", "c"]);
+}
+
+#[test]
+fn tickets_go_with_their_pool_and_blocked_clients_stay_with_the_name() {
+    let (server, mut dialog) = full_pool(Server::builder());
+    let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
+    dialog.expect(
+        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 2]"#,
+    );
+    dialog.acquire("other", "x", 1, "{}");
+    dialog.expect(
+        "SEAT.ACQUIRE other u 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    dialog.expect("RENAMENX other gone", "1");
+    dialog.transaction(&["RENAME pool away", "RENAME gone pool"]);
+    assert_eq!(dialog.queue("pool"), ["b", "u"]);
+    assert_eq!(dialog.pool_info("pool", "waiting"), 2);
+    dialog.expect("SEAT.POSITION pool u", "2");
+    assert_eq!(dialog.queue("away"), ["b", "t"]);
+    assert_eq!(dialog.pool_info("away", "waiting"), 2);
+    dialog.expect("SEAT.RELEASE pool x", r#"[1, "RELEASED", 1]"#);
+    poll.hears(GRANTED);
+    assert_eq!(dialog.queue("pool"), ["u"]);
+}
+
+#[test]
+fn those_at_a_key_that_another_type_takes_hear_wrongtype() {
+    for overwriting in [
+        "SET pool x",
+        "SET pool x EX 9",
+        "MSET one 1 pool x",
+        "RENAME text pool",
+        "COPY text pool REPLACE",
+        "BITOP NOT pool text",
+        "SUNIONSTORE pool set",
+        "SORT list BY nosort STORE pool",
+        "DEL pool|LPUSH pool x",
+        "UNLINK pool|SET pool x",
+        "RESTORE",
+    ] {
+        let (server, mut dialog) = full_pool(Server::builder());
+        dialog.expect("SET text x", "+OK");
+        dialog.expect("SADD set x", "1");
+        dialog.expect("RPUSH list x", "1");
+        let [mut first, mut second] = two_waiters(&server);
+        let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
+        let reply = if overwriting == "RESTORE" {
+            let payload = dialog.bytes(&["DUMP", "text"]);
+            let restore: [&[u8]; 5] = [b"RESTORE", b"pool", b"0", &payload, b"REPLACE"];
+            dialog.ask_args(&restore)
+        } else {
+            dialog.transaction(&overwriting.split('|').collect::<Vec<_>>())
+        };
+        assert!(!reply.contains('!'), "{overwriting}: {reply}");
+        for waiter in [&mut first, &mut second, &mut poll] {
+            waiter.hears(WRONGTYPE);
+        }
+        nobody_is_blocked(&server);
+        dialog.expect("SEAT.QUEUE pool", WRONGTYPE);
+        dialog.expect("DEL pool", "1");
+        dialog.one_seat_is_free("pool");
+    }
+}
+
+#[test]
+fn those_at_an_evicted_key_are_served() {
+    let (server, mut dialog) =
+        full_pool(Server::builder().config("maxmemory-policy allkeys-random"));
+    let [mut first, mut second] = two_waiters(&server);
+    dialog.expect("CONFIG SET maxmemory 1", "+OK");
+    eventually("the pool is evicted", || {
+        server.info("stats")["evicted_keys"] != "0"
+    });
+    first.hears(GRANTED);
+    dialog.expect("CONFIG SET maxmemory 0", "+OK");
+    // The pool of the first may have been evicted as well by then.
+    dialog.ask("SEAT.RELEASE pool b");
+    second.is_granted();
+    assert_eq!(dialog.sessions("pool"), ["c"]);
+    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.one_seat_is_free("pool");
+}
+
+#[test]
+fn those_who_waited_before_a_reload_wait_on_after_it() {
+    let (server, mut dialog) = full_pool(Server::builder());
+    let [mut first, _second] = two_waiters(&server);
+    dialog.expect("DEBUG RELOAD", "+OK");
+    assert_eq!(dialog.queue("pool"), ["b", "c"]);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    first.hears(GRANTED);
+    assert_eq!(dialog.queue("pool"), ["c"]);
+}
+
+#[test]
+fn many_who_wait_at_a_key_that_goes_are_all_served_or_told() {
+    let (server, mut dialog) = full_pool(Server::builder());
+    let block = |number| Waiter::of(&server, &format!("SEAT.ACQUIRE pool s{number} 1 BLOCK 0"));
+    let mut waiters: Vec<_> = (0..200).map(block).collect();
+    dialog.acquire("other", "x", 150, "{}");
+    dialog.expect("RENAME other pool", "+OK");
+    for (place, waiter) in waiters[..149].iter_mut().enumerate() {
+        waiter.hears(&format!(r#"[1, "ACQUIRED", {}, 150]"#, place + 2));
+    }
+    assert_eq!(dialog.queue("pool").len(), 51);
+    dialog.expect("SET pool x", "+OK");
+    for waiter in &mut waiters[149..] {
+        waiter.hears(WRONGTYPE);
+    }
+    nobody_is_blocked(&server);
+}
