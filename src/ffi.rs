@@ -194,6 +194,12 @@ impl<'a> Ctx<'a> {
         data.addr() as u64
     }
 
+    /// Whether the client of this blocked client's last callback is gone.
+    pub(crate) fn client_is_gone(self) -> bool {
+        // SAFETY: the context is that of a blocked client's callback.
+        unsafe { api!(RedisModule_BlockedClientDisconnected)(self.as_ptr()) != 0 }
+    }
+
     /// Whether this node may serve the key at all: in a cluster its slot may be another's.
     pub(crate) fn may_serve(self, key: Str<'_>) -> bool {
         // SAFETY: context and key are valid, the argument fits the format, and the reply is freed.

@@ -61,6 +61,9 @@ impl<'a> PoolKey<'a> {
             key.pool = pool_behind(handle)?;
         }
         key.line = queue::take_line(key.database, name.bytes());
+        if key.line.is_some() && queue::has_moved(key.database, name.bytes()) {
+            key.find_tickets();
+        }
         Ok(key)
     }
 
@@ -85,6 +88,11 @@ impl<'a> PoolKey<'a> {
         if let Some(line) = &mut self.line {
             line.leave(session);
         }
+    }
+
+    /// The value, as a number by which it is known wherever it moves; 0 without a pool.
+    pub(crate) fn value(&self) -> usize {
+        self.pool.map_or(0, |pool| pool.addr().get())
     }
 
     /// Whether the key holds a pool, if only until it is closed.
@@ -161,7 +169,7 @@ impl<'a> PoolKey<'a> {
             | Effect::Beat(Beat { session, .. })
             | Effect::Renew { session, .. }
             | Effect::Free { session, .. } => {
-                queue::confirm(self.database, self.name.bytes(), session);
+                queue::confirm(self.value(), session);
             }
             Effect::Join(join) => queue::saw_arrival(join.arrival),
             Effect::Leave { .. } | Effect::Seats(_) => {}

@@ -165,6 +165,7 @@ unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_vo
         if pool.earliest_deadline_ms().is_some() {
             reclaim::forget_somewhere(key.bytes());
         }
+        queue::value_left(value.addr());
         reclaim::with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
     });
 }

@@ -71,7 +71,7 @@ enum Outcome {
 /// What must wait until the server can be written to.
 enum Deferred {
     /// The seat of a session whose client was gone when it was granted, with its number in the order of arrival.
-    TakeBack(Name, Request, u64),
+    TakeBack(WaiterId, Request, u64),
     /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
     KeepPlace(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
@@ -81,14 +81,24 @@ enum Deferred {
 /// The lines of one database, by key.
 type Lines = HashMap<Box<[u8]>, Box<Line<WaiterId>>>;
 
+/// A grant whose client may be gone. It is known by the value that it is in, since a pool can move before it is looked at again.
+struct Unconfirmed {
+    waiter: WaiterId,
+    value: usize,
+    name: Name,
+    session: Box<[u8]>,
+    /// Whether the value has gone from the name and not come under another.
+    is_adrift: bool,
+}
+
 #[derive(Default)]
 struct State {
     lines: BTreeMap<c_int, Lines>,
     waiters: HashMap<WaiterId, Waiter>,
     last_id: WaiterId,
     last_arrival: u64,
-    /// Sessions that were granted a seat from the queue and have not been told.
-    unconfirmed: HashSet<(Name, Box<[u8]>)>,
+    /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.
+    unconfirmed: Vec<Unconfirmed>,
     deferred: Vec<Deferred>,
     /// Names under which another value may have come, with other tickets.
     moved: HashSet<Name>,
@@ -149,20 +159,62 @@ pub(crate) fn since_ms(waiter: WaiterId) -> i64 {
     })
 }
 
-/// Notes that a session's seat is its own: it was told so, it has been heard of, or it is free or granted anew.
-pub(crate) fn confirm(database: c_int, key: &[u8], session: &[u8]) {
+/// Notes that a session's seat in a pool is its own: it has been heard of, or it is free or granted anew.
+pub(crate) fn confirm(value: usize, session: &[u8]) {
     STATE.with_borrow_mut(|state| {
-        if !state.unconfirmed.is_empty() {
-            state
-                .unconfirmed
-                .remove(&((database, key.into()), session.into()));
+        state
+            .unconfirmed
+            .retain(|grant| grant.value != value || *grant.session != *session);
+    });
+}
+
+fn forget_unconfirmed(waiter: WaiterId) -> Option<Unconfirmed> {
+    STATE.with_borrow_mut(|state| {
+        let mut grants = state.unconfirmed.iter();
+        let place = grants.position(|grant| grant.waiter == waiter)?;
+        Some(state.unconfirmed.swap_remove(place))
+    })
+}
+
+/// A pool has gone from its name.
+pub(crate) fn value_left(value: usize) {
+    STATE.with_borrow_mut(|state| {
+        let grants = state.unconfirmed.iter_mut();
+        grants
+            .filter(|grant| grant.value == value)
+            .for_each(|grant| grant.is_adrift = true);
+    });
+}
+
+/// A pool has come under a name.
+pub(crate) fn value_came(value: usize, database: c_int, key: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        let grants = state.unconfirmed.iter_mut();
+        for grant in grants.filter(|grant| grant.value == value) {
+            grant.name = (database, key.into());
+            grant.is_adrift = false;
         }
     });
 }
 
-fn is_unconfirmed(name: &Name, session: &[u8]) -> bool {
-    let entry = (name.clone(), Box::from(session));
-    STATE.with_borrow(|state| state.unconfirmed.contains(&entry))
+/// Two databases have changed places.
+pub(crate) fn databases_swapped(one: c_int, other: c_int) {
+    STATE.with_borrow_mut(|state| {
+        for grant in &mut state.unconfirmed {
+            if grant.name.0 == one {
+                grant.name.0 = other;
+            } else if grant.name.0 == other {
+                grant.name.0 = one;
+            }
+        }
+    });
+}
+
+/// Whether another value may have come under a name since it was last looked at; asking takes note that it is looked at now.
+pub(crate) fn has_moved(database: c_int, key: &[u8]) -> bool {
+    STATE.with_borrow_mut(|state| {
+        !state.moved.is_empty() && state.moved.remove(&(database, key.into()))
+    })
 }
 
 /// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
@@ -207,7 +259,7 @@ impl PoolKey<'_> {
             state.last_id += 1;
             state.last_id
         });
-        let ticketed = request.ticket_ms.is_some();
+        let ticketed = self.pool().has_ticket(&request.session);
         let line = self.line.get_or_insert_default();
         line.join(&request.session, arrival, ticketed, id);
         let waiter = Waiter {
@@ -239,17 +291,8 @@ impl PoolKey<'_> {
         self.wakes.push(id);
     }
 
-    /// Serves the queue after another value may have come under the name.
-    pub(crate) fn serve_anew(&mut self) {
-        let name = (self.database, Box::from(self.name.bytes()));
-        if STATE.with_borrow_mut(|state| state.moved.remove(&name)) {
-            self.find_tickets();
-        }
-        self.serve();
-    }
-
     /// Has each blocked client be at the place that the tickets of this value give it.
-    fn find_tickets(&mut self) {
+    pub(crate) fn find_tickets(&mut self) {
         let Some(mut line) = self.line.take() else {
             return;
         };
@@ -263,9 +306,14 @@ impl PoolKey<'_> {
 
     /// Grants seats to those whose turn it is, a bounded number of them, and returns how many that were.
     pub(crate) fn serve(&mut self) -> usize {
+        self.serve_under(None, None)
+    }
+
+    /// As [`PoolKey::serve`], but where there is no pool under the limit `seats`, and only those who are ahead of `session`.
+    pub(crate) fn serve_under(&mut self, seats: Option<i64>, session: Option<&[u8]>) -> usize {
         let lost = self.remove_lost_tickets();
         let mut granted = 0;
-        while granted < BATCH && self.serve_one() {
+        while granted < BATCH && self.serve_one(seats, session) {
             granted += 1;
         }
         if granted == BATCH || lost == BATCH {
@@ -355,21 +403,25 @@ impl PoolKey<'_> {
         self.serve();
     }
 
-    fn serve_one(&mut self) -> bool {
+    fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> bool {
         let now_ms = self.ctx.now_ms();
         let Some(line) = &self.line else {
             return false;
         };
-        // Without a pool there is no limit but that which the first in line states.
+        // Without a pool there is no limit but that of the call, or that which the first in line states.
         let seats = if self.exists() {
             self.pool().seats()
         } else {
             let first = line.first();
-            first.and_then(|place| seats_of(place.waiting)).unwrap_or(0)
+            let stated = || first.and_then(|place| seats_of(place.waiting));
+            seats.or_else(stated).unwrap_or(0)
         };
         let Some(next) = self.pool().next_in_line(now_ms, seats, line) else {
             return false;
         };
+        if until == Some(next.session()) {
+            return false;
+        }
         let id = next.waiting;
         let session: Box<[u8]> = next.session().into();
         if let Some(line) = &mut self.line {
@@ -387,10 +439,14 @@ impl PoolKey<'_> {
         self.granted_from_queue();
         stats::ACQUIRED.add();
         let used = self.pool().used(now_ms) as i64;
-        STATE.with_borrow_mut(|state| {
-            let name = (self.database, self.name.bytes().into());
-            state.unconfirmed.insert((name, session));
-        });
+        let grant = Unconfirmed {
+            waiter: id,
+            value: self.value(),
+            name: (self.database, self.name.bytes().into()),
+            session,
+            is_adrift: false,
+        };
+        STATE.with_borrow_mut(|state| state.unconfirmed.push(grant));
         self.wake(id, Outcome::Granted(Granted { used, seats, lease }));
         true
     }
@@ -464,10 +520,13 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
     let deferred = STATE.with_borrow_mut(|state| std::mem::take(&mut state.deferred));
     for action in deferred {
         match action {
-            Deferred::TakeBack(name, request, arrival) => {
-                if is_unconfirmed(&name, &request.session) {
-                    with_key(ctx, &name, |key| key.take_back(&request, arrival));
-                    confirm(name.0, &name.1, &request.session);
+            Deferred::TakeBack(waiter, request, arrival) => {
+                if let Some(grant) = forget_unconfirmed(waiter).filter(|grant| !grant.is_adrift) {
+                    with_key(ctx, &grant.name, |key| {
+                        if key.value() == grant.value {
+                            key.take_back(&request, arrival);
+                        }
+                    });
                 }
             }
             Deferred::KeepPlace(name, session, ticket_ms) => {
@@ -481,6 +540,9 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
 fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
     ctx.select_database(name.0);
     let key = OwnedStr::new(&name.1);
+    if !ctx.may_serve(key.get()) {
+        return;
+    }
     if let Ok(mut key) = PoolKey::write(ctx, key.get()) {
         body(&mut key);
     }
@@ -519,17 +581,15 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             waiter.name.clone(),
             request.session.clone(),
             request.seats,
+            request.ticket_ms,
         ))
     });
-    let Some((outcome, name, session, seats)) = told else {
+    let Some((outcome, name, session, seats, ticket_ms)) = told else {
         ctx.reply_error(&Error::Internal.to_string());
         return;
     };
     match outcome {
-        Outcome::Granted(granted) => {
-            confirm(name.0, &name.1, &session);
-            replies::acquired(ctx, &granted);
-        }
+        Outcome::Granted(granted) => replies::acquired(ctx, &granted),
         Outcome::Failed(error) => ctx.reply_error(&error.to_string()),
         Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
         outcome => {
@@ -540,17 +600,22 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             };
             let now_ms = ctx.now_ms();
             let used = key.pool().used(now_ms) as i64;
-            match (outcome, key.pool().ticket(now_ms, &session).is_some()) {
+            let has_ticket = key.pool().ticket(now_ms, &session).is_some();
+            match (outcome, ticket_ms.filter(|_| has_ticket)) {
                 (Outcome::AlreadyActive, _) => replies::already_active(ctx, used, None),
-                (Outcome::Waiting, true) => {
+                (Outcome::Waiting, Some(ticket_ms)) => {
                     let position = key.pool().position(now_ms, &session, key.line());
                     key.end_wait(&session);
                     replies::queued(ctx, used, seats, position.unwrap_or(1));
+                    drop(key);
+                    defer(ctx, Deferred::KeepPlace(name, session, ticket_ms));
                 }
                 (outcome, _) => {
                     if matches!(outcome, Outcome::Waiting) {
                         key.end_wait(&session);
-                        key.tell_left();
+                        if !has_ticket {
+                            key.tell_left();
+                        }
                     }
                     replies::no_seats(ctx, used, seats);
                 }
@@ -588,8 +653,8 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
             arrival,
             ..
         } = waiter;
-        match waiter.outcome {
-            Outcome::Waiting if leave_line(ctx, &name, &request.session, id) => {
+        if let Outcome::Waiting = waiter.outcome {
+            if leave_line(ctx, &name, &request.session, id) {
                 defer(
                     ctx,
                     match request.ticket_ms {
@@ -598,14 +663,12 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
                     },
                 );
             }
-            Outcome::Granted(_) if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) => {
-                // A demotion ends all blocked clients; what was granted stays so, as with any lost reply.
-                confirm(name.0, &name.1, &request.session);
-            }
-            Outcome::Granted(_) => {
-                defer(ctx, Deferred::TakeBack(name, request, arrival));
-            }
-            _ => {}
+        } else if ctx.client_is_gone() && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+            // Whatever it was told has not reached it. If that was a grant, and nothing has confirmed it since, it is undone.
+            defer(ctx, Deferred::TakeBack(id, request, arrival));
+        } else {
+            // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
+            forget_unconfirmed(id);
         }
     });
 }

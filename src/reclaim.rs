@@ -248,7 +248,7 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
         return some_left.then(|| ctx.now_ms());
     };
     while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
-    key.serve_anew();
+    key.serve();
     key.pool().earliest_deadline_ms()
 }
 
@@ -284,13 +284,15 @@ unsafe extern "C" fn on_key_event(
         guard("a keyspace event", || {
             // The key may be an object on the server's stack, which 6.2 cannot open.
             let name = OwnedStr::new(key.bytes());
-            let earliest_ms = PoolKey::read(ctx, name.get())
-                .ok()
-                .and_then(|key| key.pool().earliest_deadline_ms());
-            if let Some(deadline_ms) = earliest_ms {
+            let Ok(key) = PoolKey::read(ctx, name.get()) else {
+                return;
+            };
+            queue::value_came(key.value(), key.database, name.get().bytes());
+            if let Some(deadline_ms) = key.pool().earliest_deadline_ms() {
                 note(ctx, name.get(), deadline_ms);
             }
-            queue::look_soon(ctx, key.bytes());
+            drop(key);
+            queue::look_soon(ctx, name.get().bytes());
         });
     }
     raw::Status::Ok as c_int
@@ -352,6 +354,7 @@ unsafe extern "C" fn on_swapdb(
             let second = hints.databases.insert(other, first).unwrap_or_default();
             hints.databases.insert(one, second);
         });
+        queue::databases_swapped(one, other);
         queue::look_soon_everywhere(ctx, |database| database == one || database == other);
     });
 }

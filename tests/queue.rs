@@ -7,6 +7,7 @@ mod freeing;
 mod limits;
 mod places;
 mod shown;
+mod values;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -91,14 +91,18 @@ impl<'a> Attempt<'a> {
     /// A higher limit than the one so far is for those first who have waited for it. Returns whether that changed anything.
     fn lets_waiters_in(&self, key: &mut PoolKey<'_>) -> bool {
         let pool = key.pool();
-        let matters = !pool.is_empty()
-            && self.seats > pool.seats()
-            && self.seats > pool.used(self.now_ms) as i64
+        let is_higher = !key.exists() || self.seats > pool.seats();
+        let matters = is_higher
             && pool.waiting(self.now_ms, key.line()) > 0
-            && self.metadata().is_ok();
+            && self.seats > pool.used(self.now_ms) as i64
+            && self.metadata().is_ok()
+            && self.refuse_when_out_of_memory().is_ok();
         if matters {
-            key.commit(&Effect::Seats(self.seats));
-            key.serve();
+            if key.exists() {
+                key.commit(&Effect::Seats(self.seats));
+            }
+            // The place of the session itself, if it has one, is this call's to take.
+            key.serve_under(Some(self.seats), Some(self.session));
         }
         matters
     }
@@ -123,7 +127,7 @@ impl<'a> Attempt<'a> {
                 let session = self.session;
                 key.commit(&Effect::Renew { session, lease });
             }
-            None => queue::confirm(key.database, key.name.bytes(), self.session),
+            None => queue::confirm(key.value(), self.session),
         }
         stats::ALREADY_ACTIVE.add();
         let used = key.pool().used(self.now_ms) as i64;
@@ -174,9 +178,9 @@ impl<'a> Attempt<'a> {
     fn join(&self, mut key: PoolKey<'_>, position: usize) -> Result<(), Error> {
         let (ctx, now_ms, session) = (self.call.ctx, self.now_ms, self.session);
         let metadata = self.metadata()?;
-        self.refuse_when_out_of_memory()?;
         let known = key.pool().arrival_of(now_ms, session, key.line());
         if known.is_none() {
+            self.refuse_when_out_of_memory()?;
             let waiting = key.pool().waiting(now_ms, key.line());
             if waiting >= config::MAX_QUEUE_LENGTH.get() {
                 return Err(Error::QueueFull);
@@ -203,11 +207,8 @@ impl<'a> Attempt<'a> {
                 key.commit(&Effect::joining(session, self.seats, arrival, ticket));
                 queue::polled(key.database, key.name.bytes(), session);
             }
-        } else {
-            key.drop_ticket(session);
-            if key.exists() && key.pool().seats() != self.seats {
-                key.commit(&Effect::Seats(self.seats));
-            }
+        } else if key.exists() && key.pool().seats() != self.seats {
+            key.commit(&Effect::Seats(self.seats));
         }
         // Joining may have brought another limit.
         key.serve();
