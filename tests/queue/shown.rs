@@ -146,10 +146,13 @@ fn replies_are_the_same_in_resp3() {
     dialog.expect("SEAT.QUEUE missing", "[]");
     assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
     let info = dialog.ask("SEAT.INFO pool");
-    assert!(
-        info.starts_with('{') && info.contains(r#""waiting": 2"#),
-        "{info}"
-    );
+    // Modules cannot reply with maps before 7.0.
+    let waiting = if server.version() >= (7, 0, 0) {
+        r#""waiting": 2"#
+    } else {
+        r#""waiting", 2"#
+    };
+    assert!(info.contains(waiting), "{info}");
     dialog.expect("SEAT.RESIZE pool 2", "1");
     assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2, 60000]"#);
 }

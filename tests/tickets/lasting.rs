@@ -152,6 +152,24 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
 }
 
 #[test]
+fn who_was_blocked_when_the_server_died_has_the_time_of_its_ticket_to_come_back() {
+    for timeout_ms in [0, 120_000] {
+        let mut server = recording();
+        let mut dialog = Dialog::with(&server);
+        dialog.acquire("pool", "a", 1, "{}");
+        let command = format!("SEAT.ACQUIRE pool l 1 QUEUE 1000 BLOCK {timeout_ms}");
+        let _client = blocked(&server, &command);
+        server.kill9();
+        server.restart();
+        let mut dialog = Dialog::with(&server);
+        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+        let mut next = Dialog::with(&server);
+        next.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
+        assert_eq!(next.read(), r#"[1, "ACQUIRED", 1, 1]"#, "{timeout_ms}");
+    }
+}
+
+#[test]
 fn a_replica_shows_the_tickets_and_takes_over_with_them() {
     let primary = Server::builder().tcp().start();
     let mut dialog = Dialog::with(&primary);

@@ -116,11 +116,7 @@ fn it_needs_no_poll_while_it_is_blocked() {
 #[test]
 fn its_ticket_lasts_from_the_end_of_the_call() {
     let (server, mut dialog) = prepared();
-    let ends: [&dyn Fn(&mut Dialog, i64); 2] = [
-        &|dialog, id| dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1"),
-        &|dialog, id| dialog.expect(&format!("CLIENT KILL ID {id}"), "1"),
-    ];
-    for end in ends {
+    for end in ["CLIENT UNBLOCK {} TIMEOUT", "CLIENT KILL ID {}"] {
         let mut client = Dialog::with(&server);
         let id = client.number("CLIENT ID");
         block(
@@ -136,7 +132,7 @@ fn its_ticket_lasts_from_the_end_of_the_call() {
         eventually("its first ticket has nearly run out", || {
             waited_ms(&mut dialog).expect("a place") >= 1200
         });
-        end(&mut dialog, id);
+        dialog.expect(&end.replace("{}", &id.to_string()), "1");
         eventually("its first ticket has run out", || {
             waited_ms(&mut dialog).expect("a place") >= 1600
         });
@@ -145,15 +141,42 @@ fn its_ticket_lasts_from_the_end_of_the_call() {
 }
 
 #[test]
-fn a_client_that_blocks_again_without_queue_gives_no_ticket_up() {
+fn a_call_without_queue_holds_the_place_only_while_it_is_blocked() {
     let (server, mut dialog) = prepared();
-    let queued = SECOND;
-    assert_eq!(poll(&mut dialog, "pool", "l", 1), queued);
+    assert_eq!(poll(&mut dialog, "pool", "l", 1), SECOND);
+    let last = poll(&mut dialog, "pool", "z", 1);
+    assert!(last.contains("QUEUED"), "{last}");
     let mut client = Dialog::with(&server);
-    client.send("SEAT.ACQUIRE pool l 1 BLOCK 50");
+    let id = client.number("CLIENT ID");
+    client.send("SEAT.ACQUIRE pool l 1 BLOCK 0");
+    eventually("it is blocked", || {
+        total(&server, "seat_blocked_clients") == 1
+    });
+    assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"]);
+    dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
     assert_eq!(client.read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "l"]);
-    assert_eq!(poll(&mut dialog, "pool", "l", 1), queued);
+    assert_eq!(waiting(&mut dialog, "pool"), ["t", "z"]);
+    let joined_anew = r#"[0, "QUEUED", 1, 1, 3]"#;
+    assert_eq!(poll(&mut dialog, "pool", "l", 1), joined_anew);
+}
+
+#[test]
+fn a_call_without_queue_may_give_up_the_ticket_that_the_pool_is_made_of() {
+    let mut server = recording();
+    let mut dialog = Dialog::with(&server);
+    let queued = r#"[0, "QUEUED", 0, 0, 1]"#;
+    assert_eq!(poll(&mut dialog, "pool", "l", 0), queued);
+    let sent = units(&server, || {
+        dialog.expect(
+            "SEAT.ACQUIRE pool l -1 BLOCK 20",
+            r#"[0, "NO_SEATS_AVAILABLE", 0, -1]"#,
+        );
+    });
+    assert_eq!(sent, [["pool LEAVE l"]]);
+    dialog.expect("EXISTS pool", "0");
+    server.kill9();
+    server.restart();
+    assert_eq!(total(&server, "seat_ignored_effects"), 0);
 }
 
 #[test]
@@ -163,8 +186,10 @@ fn the_latest_call_says_how_long_the_ticket_lasts() {
     let id = client.number("CLIENT ID");
     let command = "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0";
     block(&mut dialog, &mut client, command);
+    // It is carried out in the same turn of the event loop in which the first call ends.
+    client.send("SEAT.ACQUIRE pool l 1 QUEUE 1");
     dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
     assert_eq!(client.read(), SECOND);
-    client.expect("SEAT.ACQUIRE pool l 1 QUEUE 1", SECOND);
+    assert_eq!(client.read(), SECOND);
     eventually("it is lost", || has_left(&server, "l"));
 }
