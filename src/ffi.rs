@@ -194,6 +194,19 @@ impl<'a> Ctx<'a> {
         data.addr() as u64
     }
 
+    /// The number of the connection that this call came by.
+    pub(crate) fn connection(self) -> u64 {
+        // SAFETY: the context is valid for 'a.
+        unsafe { api!(RedisModule_GetClientId)(self.as_ptr()) }
+    }
+
+    /// Whether a connection of this number is there.
+    pub(crate) fn has_connection(self, connection: u64) -> bool {
+        // SAFETY: without a structure to fill, the server only looks the number up.
+        let status = unsafe { api!(RedisModule_GetClientInfoById)(ptr::null_mut(), connection) };
+        status == raw::Status::Ok as c_int
+    }
+
     /// Whether the client of this blocked client's last callback is gone.
     pub(crate) fn client_is_gone(self) -> bool {
         // SAFETY: the context is that of a blocked client's callback.

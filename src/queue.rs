@@ -26,8 +26,14 @@ pub(crate) type WaiterId = u64;
 /// Waiters that one command or tick serves at most; a timer goes on with the rest.
 pub(crate) const BATCH: usize = 64;
 
-/// The ticket of a blocked client is renewed for at least so long, however short its polls were: each renewal is replicated.
-const LEAST_RENEWAL_MS: u64 = 1000;
+/// The ticket of a blocked client is renewed when it has only so long left, so that it is still valid in whatever instant its wait
+/// ends, and soon lost if this server dies and the client with it.
+const SPARE_MS: u64 = 1000;
+
+/// For how long the ticket of a blocked client is valid when it is renewed: each renewal is replicated, so not for too short.
+pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
+    ticket_ms.max(SPARE_MS).saturating_add(SPARE_MS)
+}
 
 /// A name: the database's number and the key.
 type Name = (c_int, Box<[u8]>);
@@ -49,6 +55,8 @@ struct Waiter {
     arrival: u64,
     /// Absent for the moment between joining and blocking.
     client: Option<BlockedClient>,
+    /// The connection's number, by which it is known whether it is still there.
+    connection: u64,
     outcome: Outcome,
 }
 
@@ -71,7 +79,7 @@ enum Outcome {
 /// What must wait until the server can be written to.
 enum Deferred {
     /// The seat of a session whose client was gone when it was granted, with its number in the order of arrival.
-    TakeBack(WaiterId, Request, u64),
+    TakeBack(WaiterId, Waiter),
     /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
     KeepPlace(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
@@ -267,6 +275,7 @@ impl PoolKey<'_> {
             request,
             arrival,
             client: None,
+            connection: self.ctx.connection(),
             outcome: Outcome::Waiting,
         };
         STATE.with_borrow_mut(|state| state.waiters.insert(id, waiter));
@@ -324,19 +333,38 @@ impl PoolKey<'_> {
 
     fn remove_lost_tickets(&mut self) -> usize {
         let now_ms = self.ctx.now_ms();
-        let lost = self.pool().lost_tickets(now_ms, BATCH);
-        let lost: Vec<Box<[u8]>> = lost.map(Box::from).collect();
-        for session in &lost {
+        let soon_ms = now_ms.saturating_add_unsigned(SPARE_MS);
+        let ending = self.pool().lost_tickets(soon_ms, BATCH);
+        let ending: Vec<Box<[u8]>> = ending.map(Box::from).collect();
+        let mut changed = 0;
+        for session in &ending {
+            let is_lost = self.pool().ticket(now_ms, session).is_none();
             let blocked = self.line.as_ref().and_then(|line| line.get(session));
             match blocked.map(|place| ticket_ms_of(place.waiting)) {
                 // The client is still there, so its place is kept without a poll.
-                Some(Some(ticket_ms)) => self.keep_place(session, ticket_ms.max(LEAST_RENEWAL_MS)),
+                Some(Some(ticket_ms)) => self.keep_place(session, attended_ms(ticket_ms)),
                 // The client never asked for a ticket: it waits on without.
-                Some(None) => self.drop_ticket(session),
-                None => self.leave(session),
+                Some(None) if is_lost => self.drop_ticket(session),
+                None if is_lost => self.leave(session),
+                _ => continue,
             }
+            changed += 1;
         }
-        lost.len()
+        changed
+    }
+
+    /// When time alone will next change something here: a lease lapses, or a ticket is lost or to be renewed.
+    pub(crate) fn next_look_ms(&self) -> Option<i64> {
+        let ticket = self.pool().first_lost().map(|place| {
+            let deadline_ms = place.waiting.deadline_ms;
+            let blocked = self.line().get(place.session());
+            match blocked.and_then(|client| ticket_ms_of(client.waiting)) {
+                Some(_) => deadline_ms.saturating_sub_unsigned(SPARE_MS),
+                None => deadline_ms,
+            }
+        });
+        let lease = self.pool().earliest_lapse_ms();
+        lease.into_iter().chain(ticket).min()
     }
 
     /// Has the ticket of `session` be valid for `valid_ms` from now on.
@@ -520,11 +548,15 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
     let deferred = STATE.with_borrow_mut(|state| std::mem::take(&mut state.deferred));
     for action in deferred {
         match action {
-            Deferred::TakeBack(waiter, request, arrival) => {
-                if let Some(grant) = forget_unconfirmed(waiter).filter(|grant| !grant.is_adrift) {
+            Deferred::TakeBack(id, waiter) => {
+                let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
+                // Up to 7.0, a client that was told and then unblocked by somebody else looks as if it were gone.
+                let was_told = matches!(waiter.outcome, Outcome::Told);
+                let is_there = was_told && ctx.has_connection(waiter.connection);
+                if let Some(grant) = grant.filter(|_| !is_there) {
                     with_key(ctx, &grant.name, |key| {
                         if key.value() == grant.value {
-                            key.take_back(&request, arrival);
+                            key.take_back(&waiter.request, waiter.arrival);
                         }
                     });
                 }
@@ -647,13 +679,8 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
         let Some(waiter) = STATE.with_borrow_mut(|state| state.waiters.remove(&id)) else {
             return;
         };
-        let Waiter {
-            name,
-            request,
-            arrival,
-            ..
-        } = waiter;
         if let Outcome::Waiting = waiter.outcome {
+            let Waiter { name, request, .. } = waiter;
             if leave_line(ctx, &name, &request.session, id) {
                 defer(
                     ctx,
@@ -665,7 +692,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
             }
         } else if ctx.client_is_gone() && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
             // Whatever it was told has not reached it. If that was a grant, and nothing has confirmed it since, it is undone.
-            defer(ctx, Deferred::TakeBack(id, request, arrival));
+            defer(ctx, Deferred::TakeBack(id, waiter));
         } else {
             // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
             forget_unconfirmed(id);

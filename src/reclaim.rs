@@ -249,7 +249,7 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
     };
     while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
     key.serve();
-    key.pool().earliest_deadline_ms()
+    key.next_look_ms()
 }
 
 impl PoolKey<'_> {

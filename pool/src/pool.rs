@@ -109,12 +109,19 @@ impl Pool {
 
     /// The earliest deadline of all leases and tickets, past or to come. O(1).
     pub fn earliest_deadline_ms(&self) -> Option<i64> {
-        let lease = self.deadlines.earliest().map(|entry| entry.deadline_ms);
-        let ticket = self
-            .tickets
-            .as_ref()
-            .and_then(|tickets| tickets.earliest_ms());
+        let lease = self.earliest_lapse_ms();
+        let ticket = self.first_lost().map(|place| place.waiting.deadline_ms);
         lease.into_iter().chain(ticket).min()
+    }
+
+    /// The earliest deadline of all leases, past or to come. O(1).
+    pub fn earliest_lapse_ms(&self) -> Option<i64> {
+        self.deadlines.earliest().map(|entry| entry.deadline_ms)
+    }
+
+    /// The ticket that is lost first. O(1).
+    pub fn first_lost(&self) -> Option<&Place<Ticket>> {
+        self.tickets.as_ref()?.first_lost()
     }
 
     /// The earliest deadline of a live session. O(log n) while some have lapsed, otherwise O(1).

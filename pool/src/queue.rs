@@ -96,8 +96,9 @@ impl Tickets {
             .map(Place::session)
     }
 
-    pub(crate) fn earliest_ms(&self) -> Option<i64> {
-        self.deadlines.earliest().map(|entry| entry.deadline_ms)
+    /// The ticket that is lost first.
+    pub(crate) fn first_lost(&self) -> Option<&Place<Ticket>> {
+        self.places.at(self.deadlines.earliest()?.slot)
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -241,7 +242,10 @@ mod tests {
         assert_eq!(&listed, model);
         assert_eq!(tickets.len(), model.len());
         let deadlines = || model.iter().map(|(.., ticket)| ticket.deadline_ms);
-        assert_eq!(tickets.earliest_ms(), deadlines().min());
+        assert_eq!(
+            tickets.first_lost().map(|place| place.waiting.deadline_ms),
+            deadlines().min()
+        );
         for now_ms in [i64::MIN, 0, 1, 30, 60, 100, i64::MAX - 1] {
             let is_valid = |(.., ticket): &&(u8, u64, Ticket)| now_ms < ticket.deadline_ms;
             let valid = model.iter().filter(is_valid).count();

@@ -193,22 +193,26 @@ impl<'a> Attempt<'a> {
         // The client that waited for this session until now hears that its time is over.
         key.dismiss(session);
         if let Some(ticket_ms) = self.options.ticket_ms {
-            // The ticket of a blocked client is valid for its time after the wait has ended.
-            // While it is blocked for longer than that, the ticket is renewed.
-            let longest_ms = config::MAX_QUEUE_MS.get() as i64;
-            let wait_ms = self.timeout_ms.filter(|_| self.blocks()).unwrap_or(0);
-            let wait_ms = wait_ms.min(longest_ms);
-            let ticket = Ticket {
-                since_ms,
-                length_ms: ticket_ms,
-                deadline_ms: now_ms,
+            let valid_ms = if self.blocks() {
+                queue::attended_ms(ticket_ms)
+            } else {
+                ticket_ms
             };
-            if let Some(ticket) = ticket.polled(now_ms.saturating_add(wait_ms), ticket_ms) {
+            if let Some(deadline_ms) = now_ms.checked_add_unsigned(valid_ms) {
+                let ticket = Ticket {
+                    since_ms,
+                    length_ms: ticket_ms,
+                    deadline_ms,
+                };
                 key.commit(&Effect::joining(session, self.seats, arrival, ticket));
                 queue::polled(key.database, key.name.bytes(), session);
             }
-        } else if key.exists() && key.pool().seats() != self.seats {
-            key.commit(&Effect::Seats(self.seats));
+        } else {
+            // The call takes the place over, and keeps it by waiting alone.
+            key.drop_ticket(session);
+            if !key.pool().is_empty() && key.pool().seats() != self.seats {
+                key.commit(&Effect::Seats(self.seats));
+            }
         }
         // Joining may have brought another limit.
         key.serve();

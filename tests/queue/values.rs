@@ -110,7 +110,7 @@ fn the_first_grant_at_a_name_lets_in_who_waits_there() {
     let (server, mut dialog) = prepared(&[]);
     let mut b = blocked(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
     dialog.expect("SEAT.ACQUIRE pool n 2", r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 2]"#);
 }
 
 #[test]
@@ -124,13 +124,11 @@ fn a_join_that_brings_a_limit_lets_in_who_waits_ahead() {
 
 #[test]
 fn when_the_first_in_line_at_a_name_without_a_pool_goes_the_next_ones_limit_counts() {
-    let (server, _) = prepared(&[]);
-    let first = blocked(&server, "SEAT.ACQUIRE pool s4 0 BLOCK 0");
-    let mut second = Dialog::with(&server);
-    second.send("SEAT.ACQUIRE pool s0 1 BLOCK 0");
-    eventually("both are blocked", || {
-        total(&server, "seat_blocked_clients") == 2
-    });
+    let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
+    let first = blocked(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
+    let mut second = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    dialog.expect("DEL pool", "1");
+    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
     drop(first);
     assert_eq!(second.read(), r#"[1, "ACQUIRED", 1, 1]"#);
 }
