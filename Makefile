@@ -24,7 +24,7 @@ bench: build ## the benchmarks
 lint: setup ## formatting, clippy, docs, scripts, Dockerfile, compose.yaml
 	@scripts/lint
 
-build: setup
+build: setup ## the module alone, into target/release
 	scripts/cargo build --locked --release
 
 setup: ## only install what the others need and this machine lacks

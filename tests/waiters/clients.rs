@@ -248,7 +248,7 @@ fn the_releaser_does_not_get_past_those_who_wait() {
     assert_eq!(replies, r#"[1, [1, "ACQUIRED", 1, 1]]"#);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let replies = dialog.transaction(&["DEL pool", "SEAT.ACQUIRE pool a 1"]);
-    assert_eq!(replies, r#"[1, [0, "NO_SEATS_AVAILABLE", 0, 1]]"#);
+    assert_eq!(replies, r#"[1, [0, "NO_SEATS_AVAILABLE", 1, 1]]"#);
     waiter.hears(GRANTED);
 }
 

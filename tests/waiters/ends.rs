@@ -147,7 +147,9 @@ fn all_clients_can_be_killed_at_once() {
     let doomed: Vec<_> = (0..50)
         .map(|number| Doomed::of(&server, &format!("s{number}")).0)
         .collect();
-    dialog.expect("CLIENT KILL TYPE normal SKIPME yes", "50");
+    // Whoever looked on while they gathered may not be gone yet.
+    let killed = dialog.number("CLIENT KILL TYPE normal SKIPME yes");
+    assert!(killed >= 50, "{killed}");
     for client in doomed {
         assert_eq!(client.last_words(), "");
     }

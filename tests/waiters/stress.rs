@@ -18,6 +18,10 @@ use crate::workload;
 const CLIENTS: usize = 40;
 const POOLS: [&str; 4] = ["p0", "p1", "p2", "p3"];
 const MOST_SEATS: i64 = 6;
+
+/// The number of no client. To 6.2, 0 means all.
+const NOBODY: i64 = i64::MAX;
+
 const LENGTH: Duration = Duration::from_secs(3);
 
 /// One of the clients: what it knows of its sessions.
@@ -60,8 +64,7 @@ impl Client<'_> {
 
     fn tell_id(&mut self) {
         let id = redis::cmd("CLIENT").arg("ID").query(&mut self.connection);
-        // It may have been killed already, by the number it had before.
-        self.ids[self.number].store(id.unwrap_or(0), Relaxed);
+        self.ids[self.number].store(id.unwrap_or(NOBODY), Relaxed);
     }
 
     fn act(&mut self) -> Result<(), RedisError> {
@@ -80,15 +83,15 @@ impl Client<'_> {
             }
             90..93 => self.ask(&["SEAT.CLEANUP", POOLS[pool]]),
             93..96 => {
-                let how = ["TIMEOUT", "ERROR"][self.random.usize(..2)];
                 let id = self.id_of_someone();
-                self.ask(&["CLIENT", "UNBLOCK", &id, how])
+                self.ask(&["CLIENT", "UNBLOCK", &id, "TIMEOUT"])
             }
             96..98 => {
                 let id = self.id_of_someone();
                 self.ask(&["CLIENT", "KILL", "ID", &id])
             }
-            _ => self.ask(&["SWAPDB", "0", "0"]),
+            98 => self.ask(&["FLUSHDB"]),
+            _ => self.ask(&["SEAT.QUEUE", POOLS[pool]]),
         }
     }
 
@@ -193,7 +196,7 @@ fn forty_clients_at_random_leave_no_seat_no_hanging_client_and_never_too_many_ho
         .recording()
         .config("appendfsync no")
         .start();
-    let ids: Vec<AtomicI64> = (0..CLIENTS).map(|_| AtomicI64::new(0)).collect();
+    let ids: Vec<AtomicI64> = (0..CLIENTS).map(|_| AtomicI64::new(NOBODY)).collect();
     let without: HashSet<String> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
