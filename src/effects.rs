@@ -6,8 +6,8 @@ use std::ffi::{c_char, c_longlong};
 
 use redis_module::raw;
 use seat_pool::{
-    Beat, Effect, Freed, Grant, Join, Lease, MAX_METADATA_BYTES, MAX_SESSION_BYTES, Metadata,
-    Ticket,
+    Beat, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SESSION_BYTES,
+    Metadata, Ticket,
 };
 
 use crate::error::Error;
@@ -276,7 +276,7 @@ impl<'a> Fields<'a> {
     fn arrival(&mut self) -> Result<u64, Error> {
         let arrival = u64::try_from(self.integer("arrival")?).ok();
         arrival
-            .filter(|&arrival| arrival < i64::MAX as u64)
+            .filter(|&arrival| arrival < MAX_ARRIVAL)
             .ok_or(Error::MalformedEffect("arrival"))
     }
 

@@ -207,6 +207,37 @@ impl<'a> Ctx<'a> {
         status == raw::Status::Ok as c_int
     }
 
+    /// Whether a connection is only waiting to be closed. 6.2 closes one that has hung up after it has seen to blocked clients.
+    pub(crate) fn is_closing(self, connection: u64) -> bool {
+        // SAFETY: the context is valid, the arguments fit the format, and the reply is freed after its text was read.
+        unsafe {
+            let reply = api!(RedisModule_Call)(
+                self.as_ptr(),
+                c"CLIENT".as_ptr(),
+                c"ccl".as_ptr(),
+                c"LIST".as_ptr(),
+                c"ID".as_ptr(),
+                connection as c_longlong,
+            );
+            if reply.is_null() {
+                return false;
+            }
+            let mut len = 0;
+            let start = api!(RedisModule_CallReplyStringPtr)(reply, &raw mut len);
+            let text = if start.is_null() {
+                &[]
+            } else {
+                std::slice::from_raw_parts(start.cast::<u8>(), len)
+            };
+            let flags = text
+                .split(|&byte| byte == b' ')
+                .find_map(|field| field.strip_prefix(b"flags="));
+            let is_closing = flags.is_some_and(|flags| flags.contains(&b'A'));
+            api!(RedisModule_FreeCallReply)(reply);
+            is_closing
+        }
+    }
+
     /// Whether the client of this blocked client's last callback is gone.
     pub(crate) fn client_is_gone(self) -> bool {
         // SAFETY: the context is that of a blocked client's callback.

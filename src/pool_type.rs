@@ -36,7 +36,7 @@ pub(crate) static POOL_TYPE: RedisType = RedisType::new(
         defrag: None,
         mem_usage2: None,
         free_effort2: None,
-        unlink2: None,
+        unlink2: Some(unlink2),
         copy2: None,
         aux_save2: None,
     },
@@ -157,17 +157,39 @@ unsafe extern "C" fn free(value: *mut c_void) {
     });
 }
 
-/// A pool goes from its name, whatever the reason. Whoever is blocked there is served under what comes after it.
+/// A pool goes from its name, whatever the reason: since 7.0 with the number of the database.
+unsafe extern "C" fn unlink2(key: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
+    guard("unlink", || {
+        // SAFETY: the server passes the key's context, and the functions to read it exist where this callback is called.
+        let (database, key) = unsafe {
+            let database = raw::RedisModule_GetDbIdFromOptCtx.map_or(0, |database| database(key));
+            let name = raw::RedisModule_GetKeyNameFromOptCtx.map(|name| name(key));
+            (database, name.map(|name| Str::new(name.cast_mut())))
+        };
+        if let Some(key) = key {
+            reclaim::forget(database, key.bytes());
+            left(key, value);
+        }
+    });
+}
+
+/// As [`unlink2`], up to 6.2.
 unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_void) {
     guard("unlink", || {
         // SAFETY: the server passes a key and a value of this type, unchanged during the call.
         let (key, pool) = unsafe { (Str::new(key), from_value(value)) };
-        if pool.earliest_deadline_ms().is_some() {
-            reclaim::forget_somewhere(key.bytes());
-        }
-        queue::value_left(value.addr());
-        reclaim::with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
+        let deadlines = pool.earliest_deadline_ms().is_some();
+        reclaim::with_module_context(|ctx| {
+            reclaim::forget_somewhere(ctx, key.bytes(), deadlines);
+        });
+        left(key, value);
     });
+}
+
+/// Whoever is blocked at the name is served under what comes after the value.
+fn left(key: Str<'_>, value: *const c_void) {
+    queue::value_left(value.addr());
+    reclaim::with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
 }
 
 /// The number of allocations, by which the server decides whether to free a value in the background. 0 would mean always.

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx, OwnedStr, Str, guard};
 use crate::pool_key::PoolKey;
 use crate::replies::{self, Granted};
-use crate::{reclaim, stats};
+use crate::{reclaim, server, stats};
 
 /// A waiter's number. Never 0, which the server would take for no private data.
 pub(crate) type WaiterId = u64;
@@ -34,6 +34,9 @@ const SPARE_MS: u64 = 1000;
 pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
     ticket_ms.max(SPARE_MS).saturating_add(SPARE_MS)
 }
+
+/// How often a node of a cluster looks whether a key where clients are blocked is still its own.
+pub(crate) const SLOT_LOOK_MS: i64 = 1000;
 
 /// A name: the database's number and the key.
 type Name = (c_int, Box<[u8]>);
@@ -364,7 +367,11 @@ impl PoolKey<'_> {
             }
         });
         let lease = self.pool().earliest_lapse_ms();
-        lease.into_iter().chain(ticket).min()
+        // In a cluster the slot may go without an event that tells of it.
+        let is_cluster = self.ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
+        let slot =
+            (is_cluster && !self.line().is_empty()).then(|| self.ctx.now_ms() + SLOT_LOOK_MS);
+        lease.into_iter().chain(ticket).chain(slot).min()
     }
 
     /// Has the ticket of `session` be valid for `valid_ms` from now on.
@@ -499,6 +506,9 @@ fn take_request(waiter: WaiterId) -> Option<(Metadata<'static>, Option<u64>)> {
 
 /// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
 pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
+    if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER) {
+        reclaim::note(ctx, key, ctx.now_ms() + SLOT_LOOK_MS);
+    }
     let client = ctx.block_on_key(key, timeout_ms, on_ready, on_reply, on_free, id);
     STATE.with_borrow_mut(|state| {
         if let Some(waiter) = state.waiters.get_mut(&id) {
@@ -543,9 +553,12 @@ pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bo
     some_left
 }
 
-/// Does what had to wait for a moment in which the server can be written to.
+/// Does what had to wait for a moment in which the server can be written to, a bounded part of it.
 pub(crate) fn run_deferred(ctx: Ctx<'_>) {
-    let deferred = STATE.with_borrow_mut(|state| std::mem::take(&mut state.deferred));
+    let deferred: Vec<_> = STATE.with_borrow_mut(|state| {
+        let some = state.deferred.len().min(4 * BATCH);
+        state.deferred.drain(..some).collect()
+    });
     for action in deferred {
         match action {
             Deferred::TakeBack(id, waiter) => {
@@ -690,7 +703,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
                     },
                 );
             }
-        } else if ctx.client_is_gone() && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+        } else if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) && is_gone(ctx, &waiter) {
             // Whatever it was told has not reached it. If that was a grant, and nothing has confirmed it since, it is undone.
             defer(ctx, Deferred::TakeBack(id, waiter));
         } else {
@@ -698,6 +711,11 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
             forget_unconfirmed(id);
         }
     });
+}
+
+/// Whether the client of a waiter that the server is done with is gone, so that it has not read what it was told.
+fn is_gone(ctx: Ctx<'_>, waiter: &Waiter) -> bool {
+    ctx.client_is_gone() || (server::closes_late() && ctx.is_closing(waiter.connection))
 }
 
 /// Takes a waiter out of its line, unless a newer one has taken its place over.

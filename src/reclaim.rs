@@ -34,9 +34,6 @@ const LONGEST_WAIT_MS: i64 = 3_600_000;
 
 /// Hints that may be freed in the main thread at once.
 const FREED_AT_ONCE: usize = 1000;
-/// When to look again at a key that this node of a cluster may not serve.
-const CLUSTER_RETRY_MS: i64 = 1000;
-
 /// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct Hints {
     databases: BTreeMap<c_int, Schedule>,
@@ -118,18 +115,22 @@ pub(crate) fn forget(database: c_int, key: &[u8]) {
     });
 }
 
-/// Forgets the hint for a name whose pool, with leases, is gone from a database that is not known. There must be a hint for it in that
-/// database; if others have the name as well, all are kept and found stale when they come up.
-pub(crate) fn forget_somewhere(key: &[u8]) {
-    HINTS.with_borrow_mut(|hints| {
-        let mut having = hints
-            .databases
-            .values_mut()
-            .filter(|schedule| schedule.contains(key));
-        if let (Some(only), None) = (having.next(), having.next()) {
-            only.forget(key);
-        }
+/// As [`forget`], for a server that does not say from which database the pool has gone: up to 6.2. If the pool had `deadlines`, its
+/// database has a hint. Where that leaves a doubt, the timer looks at once and finds out.
+pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
+    let having: Vec<c_int> = HINTS.with_borrow(|hints| {
+        let schedules = hints.databases.iter();
+        let having = schedules.filter(|(_, schedule)| schedule.contains(key));
+        having.map(|(&database, _)| database).collect()
     });
+    match having[..] {
+        [only] if deadlines => forget(only, key),
+        _ => {
+            for database in having {
+                note_in(ctx, database, key, ctx.now_ms());
+            }
+        }
+    }
 }
 
 /// Forgets all hints of a database, or of all if it is -1.
@@ -210,6 +211,9 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         queue::run_deferred(ctx);
         reclaim_due(ctx);
         HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
+        if queue::has_deferred() {
+            wake_soon(ctx);
+        }
     });
 }
 
@@ -240,7 +244,7 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
         // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
         let is_pool = PoolKey::read(ctx, name).is_ok_and(|key| key.exists());
-        return (some_left || is_pool).then(|| ctx.now_ms() + CLUSTER_RETRY_MS);
+        return (some_left || is_pool).then(|| ctx.now_ms() + queue::SLOT_LOOK_MS);
     }
     let Ok(mut key) = PoolKey::write(ctx, name) else {
         // A key of another type has no leases, whatever the hint was.

@@ -331,6 +331,46 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
     );
 }
 
+/// A hint for a lease that ended early, and hints in two databases for one name, are forgotten with their pools.
+#[test]
+fn nothing_is_kept_of_deleted_pools_whose_leases_ended_early_or_whose_name_is_in_two_databases() {
+    const POOLS: u64 = 20_000;
+    let server = Server::start();
+    let mut wire = server.wire();
+    let used = |wire: &mut Wire| -> i64 {
+        wire.ask("MEMORY PURGE");
+        server.info("memory")["used_memory"].parse().expect("bytes")
+    };
+    let before = used(&mut wire);
+    for round in [
+        &[
+            "SEAT.ACQUIRE # a 2 EX 1000000000",
+            "SEAT.ACQUIRE # b 2",
+            "SEAT.RELEASE # a",
+            "DEL #",
+        ][..],
+        &[
+            "SEAT.ACQUIRE # a 2 EX 1000000000",
+            "SELECT 1",
+            "SEAT.ACQUIRE # a 2 EX 1000000000",
+            "DEL #",
+            "SELECT 0",
+            "DEL #",
+        ],
+    ] {
+        for n in 0..POOLS / 100 {
+            let commands = (0..100).flat_map(|m| {
+                let name = format!("pool:{n}:{m}:{:0>150}", round.len());
+                round.iter().map(move |command| command.replace('#', &name))
+            });
+            ask_many(&mut wire, commands);
+        }
+        eventually("the memory is given back", || {
+            used(&mut wire) - before < 1_000_000
+        });
+    }
+}
+
 /// A deadline so far away that the server's timers cannot count to it must not make them run at once, over and over.
 #[test]
 fn a_lease_of_ages_does_not_keep_the_server_busy() {

@@ -14,7 +14,7 @@ use crate::places::Place;
 use crate::pool::Pool;
 use crate::queue::Ticket;
 use crate::session::Session;
-use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
+use crate::{MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
 /// The first byte of a header. A change of the layout raises it; older ones stay readable.
 const FORMAT: u8 = 1;
@@ -156,6 +156,11 @@ fn batches(mut rows: impl Iterator<Item = impl Serialize>) -> impl Iterator<Item
     })
 }
 
+/// Whether a lease or a ticket can be of this length: effects state it as a signed number.
+fn is_length(length_ms: u64) -> bool {
+    length_ms > 0 && i64::try_from(length_ms).is_ok()
+}
+
 fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("the format has all values that are written")
 }
@@ -228,7 +233,7 @@ impl Decoder {
         }
         let known = self.pool.has_ticket(row.session);
         let in_range =
-            row.length_ms > 0 && row.deadline_ms < i64::MAX && row.arrival < i64::MAX as u64;
+            is_length(row.length_ms) && row.deadline_ms < i64::MAX && row.arrival < MAX_ARRIVAL;
         if known || !in_range {
             return Err(DecodeError::BadTicket);
         }
@@ -261,7 +266,7 @@ impl Decoder {
             length_ms: lease.length_ms,
             deadline_ms: lease.deadline_ms,
         });
-        if lease.is_some_and(|lease| lease.length_ms == 0 || lease.deadline_ms == i64::MAX) {
+        if lease.is_some_and(|lease| !is_length(lease.length_ms) || lease.deadline_ms == i64::MAX) {
             return Err(DecodeError::BadLease);
         }
         if self.pool.contains(row.id) {

@@ -36,5 +36,8 @@ pub use session::Session;
 /// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.
 pub const MAX_SESSION_BYTES: usize = u16::MAX as usize;
 
+/// Where the numbers in the order of arrival end. A number from elsewhere must be below, so that those that follow it have room.
+pub const MAX_ARRIVAL: u64 = 1 << 62;
+
 /// The largest metadata object that a pool can store, in bytes. Deployments set a lower limit of their own.
 pub const MAX_METADATA_BYTES: usize = 1 << 20;

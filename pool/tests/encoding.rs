@@ -1,7 +1,9 @@
 //! The encoding under bad input: whatever the bytes are, a sound pool or an error.
 
 use proptest::prelude::*;
-use seat_pool::{Acquire, DecodeError, Decoder, Effect, Grant, Join, Lease, Line, Pool, Ticket};
+use seat_pool::{
+    Acquire, DecodeError, Decoder, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, Pool, Ticket,
+};
 
 fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
     let mut pool = Pool::new(0);
@@ -34,10 +36,10 @@ fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
         pool.apply(&Effect::Join(Join {
             session: session.as_bytes(),
             seats: i64::MAX,
-            arrival: i64::MAX as u64 - 1 - number as u64,
+            arrival: MAX_ARRIVAL - 1 - number as u64,
             ticket: Ticket {
                 since_ms,
-                length_ms: u64::MAX,
+                length_ms: i64::MAX as u64,
                 deadline_ms: if number % 3 == 0 {
                     JOINED_MS
                 } else {
@@ -211,8 +213,9 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
     };
     let refused =
         |rows: &[Vec<u8>]| decode(&[vec![1, 0, 0, rows.len() as u8], rows.concat()]).err();
-    let last = i64::MAX as u128;
-    let sound = row(b"a", last - 1, u64::MAX as u128, i64::MAX - 1);
+    let last = u128::from(MAX_ARRIVAL);
+    let longest_ms = i64::MAX as u128;
+    let sound = row(b"a", last - 1, longest_ms, i64::MAX - 1);
     assert_eq!(refused(std::slice::from_ref(&sound)), None);
     assert_eq!(refused(&[row(b"a", 0, 1, i64::MIN)]), None);
     assert_eq!(
@@ -232,6 +235,11 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
     );
     assert_eq!(
         refused(&[row(b"a", last, 1, 1)]),
+        Some(DecodeError::BadTicket)
+    );
+    // Effects state a length as a signed number, and what no effect can state no replica would follow.
+    assert_eq!(
+        refused(&[row(b"a", 1, longest_ms + 1, 1)]),
         Some(DecodeError::BadTicket)
     );
     assert_eq!(
@@ -363,6 +371,11 @@ fn what_no_pool_can_hold_is_refused_by_name() {
         let error = refused(&[row(b"a", metadata.as_bytes(), &plain)]);
         assert_eq!(error, Some(DecodeError::BadMetadata), "{metadata}");
     }
+    let too_long = [&[0, 0, 0, 1][..], &[0x80; 9], &[1, 0]].concat();
+    assert_eq!(
+        refused(&[row(b"a", b"{}", &too_long)]),
+        Some(DecodeError::BadLease)
+    );
     let no_length = [0, 0, 0, 1, 0, 0];
     assert_eq!(
         refused(&[row(b"a", b"{}", &no_length)]),

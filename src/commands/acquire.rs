@@ -47,7 +47,6 @@ impl Command for Acquire {
             session,
             seats,
             lease: options.lease(now_ms)?,
-            timeout_ms: options.timeout_ms(now_ms)?,
             options,
             now_ms,
         };
@@ -76,8 +75,6 @@ struct Attempt<'a> {
     session: &'a [u8],
     seats: i64,
     lease: Option<Lease>,
-    /// How long the client may be blocked, if it may be at all; 0 is for ever.
-    timeout_ms: Option<i64>,
     options: Options<'a>,
     now_ms: i64,
 }
@@ -96,7 +93,8 @@ impl<'a> Attempt<'a> {
             && pool.waiting(self.now_ms, key.line()) > 0
             && self.seats > pool.used(self.now_ms) as i64
             && self.metadata().is_ok()
-            && self.refuse_when_out_of_memory().is_ok();
+            && self.refuse_when_out_of_memory().is_ok()
+            && self.refuse_when_queue_is_full(key).is_ok();
         if matters {
             if key.exists() {
                 key.commit(&Effect::Seats(self.seats));
@@ -117,6 +115,16 @@ impl<'a> Attempt<'a> {
     fn refuse_when_out_of_memory(&self) -> Result<(), Error> {
         if self.call.ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
             return Err(Error::OutOfMemory);
+        }
+        Ok(())
+    }
+
+    fn refuse_when_queue_is_full(&self, key: &PoolKey<'_>) -> Result<(), Error> {
+        let (pool, line) = (key.pool(), key.line());
+        let has_place = pool.arrival_of(self.now_ms, self.session, line).is_some();
+        let is_full = pool.waiting(self.now_ms, line) >= config::MAX_QUEUE_LENGTH.get();
+        if self.waits() && !has_place && is_full {
+            return Err(Error::QueueFull);
         }
         Ok(())
     }
@@ -171,7 +179,7 @@ impl<'a> Attempt<'a> {
         let must_not = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA
             | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
-        self.timeout_ms.is_some() && !self.call.ctx.has_any_flag(must_not)
+        self.options.block_ms.is_some() && !self.call.ctx.has_any_flag(must_not)
     }
 
     /// Takes the place at `position`, or keeps the one that the session has there.
@@ -181,10 +189,7 @@ impl<'a> Attempt<'a> {
         let known = key.pool().arrival_of(now_ms, session, key.line());
         if known.is_none() {
             self.refuse_when_out_of_memory()?;
-            let waiting = key.pool().waiting(now_ms, key.line());
-            if waiting >= config::MAX_QUEUE_LENGTH.get() {
-                return Err(Error::QueueFull);
-            }
+            self.refuse_when_queue_is_full(&key)?;
             stats::QUEUED.add();
             key.tell_joined();
         }
@@ -216,7 +221,7 @@ impl<'a> Attempt<'a> {
         }
         // Joining may have brought another limit.
         key.serve();
-        let timeout_ms = match self.timeout_ms {
+        let timeout_ms = match self.options.block_ms {
             Some(timeout_ms) if self.blocks() => timeout_ms,
             _ => {
                 let used = key.pool().used(now_ms) as i64;

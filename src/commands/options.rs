@@ -37,7 +37,8 @@ pub(super) struct Options<'a> {
     lease: Option<Length>,
     /// How long a ticket is valid after each poll.
     pub(super) ticket_ms: Option<u64>,
-    block_ms: Option<i64>,
+    /// How long the client may be blocked, if it may be at all; 0 is for ever.
+    pub(super) block_ms: Option<i64>,
 }
 
 /// The length of a lease, and the option that gave it.
@@ -111,6 +112,7 @@ impl<'a> Options<'a> {
             }
             "BLOCK" => {
                 let ms = number.and_then(|ms| i64::try_from(ms).ok());
+                let ms = ms.filter(|&ms| ms <= LONGEST_BLOCK_MS);
                 self.block_ms = Some(ms.ok_or(Error::Option(option, BAD_TIMEOUT))?);
             }
             _ => {
@@ -133,16 +135,6 @@ impl<'a> Options<'a> {
         let lease = Lease::starting(now_ms, ms);
         lease.map(Some).ok_or(Error::Option(option, BAD_LENGTH))
     }
-
-    /// How long the client may be blocked from `now_ms` on, if it may be at all; 0 is for ever.
-    pub(super) fn timeout_ms(&self, now_ms: i64) -> Result<Option<i64>, Error> {
-        match self.block_ms {
-            Some(ms) if now_ms.checked_add(ms).is_none() => {
-                Err(Error::Option("BLOCK", BAD_TIMEOUT))
-            }
-            timeout_ms => Ok(timeout_ms),
-        }
-    }
 }
 
 const BAD_LENGTH: &str =
@@ -150,4 +142,7 @@ const BAD_LENGTH: &str =
 
 const BAD_TICKET: &str = "must be an integer of milliseconds from 1 to seat.max-queue-ms";
 
-const BAD_TIMEOUT: &str = "must be an integer of milliseconds of 0 or more, and end within 64 bits";
+/// The server adds its own clock to it, and refuses what it cannot add only when it is too late for the module.
+const LONGEST_BLOCK_MS: i64 = 1 << 52;
+
+const BAD_TIMEOUT: &str = "must be an integer of milliseconds from 0 to 4503599627370496";

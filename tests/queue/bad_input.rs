@@ -96,7 +96,7 @@ fn the_extremes_are_accepted() {
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool b 1 queue 86400000", queued);
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 EX 9 bLoCk 1", queued);
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 9000000000000000000");
+    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 4503599627370496");
     dialog.expect("SEAT.RESIZE pool 3", "1");
     assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 3]"#);
 }

@@ -166,3 +166,35 @@ fn a_long_poll_keeps_its_place_from_one_time_out_to_the_next() {
         r#"[1, "ACQUIRED", 1, 1]"#
     );
 }
+
+#[test]
+fn a_call_that_the_full_queue_refuses_lets_nobody_in() {
+    let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
+    let _b = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    if server.version() >= (7, 0, 0) {
+        dialog.expect("CONFIG SET seat.max-queue-length 1", "+OK");
+        dialog.expect(
+            "SEAT.ACQUIRE pool e 2 QUEUE 1000",
+            "!ERR the queue of this pool is full",
+        );
+        assert_eq!(dialog.sessions("pool"), ["a"]);
+        assert_eq!(dialog.pool_info("pool", "seats"), 1);
+    }
+    dialog.expect(
+        "SEAT.ACQUIRE pool e 2",
+        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+    );
+}
+
+#[test]
+fn no_wait_is_so_long_that_the_server_and_the_module_disagree_on_it() {
+    let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
+    let now_ms = super::now_ms();
+    for ms in [4_503_599_627_370_497, i64::MAX - now_ms, i64::MAX] {
+        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool b 1 BLOCK {ms}"));
+        assert!(reply.starts_with("!ERR BLOCK must be"), "{reply}");
+    }
+    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 4503599627370496");
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+}
