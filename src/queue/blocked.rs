@@ -1,0 +1,246 @@
+//! Blocked clients as the server knows them: blocking, waking, and the callbacks that end a wait.
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::{
+    BATCH, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
+    put_line, take_line,
+};
+use crate::error::Error;
+use crate::ffi::{Ctx, OwnedStr, Str, guard};
+use crate::pool_key::PoolKey;
+use crate::{reclaim, replies, server};
+
+/// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
+pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
+    if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER) {
+        reclaim::note(ctx, key, ctx.now_ms() + SLOT_LOOK_MS);
+    }
+    let client = ctx.block_on_key(key, timeout_ms, on_ready, on_reply, on_free, id);
+    STATE.with_borrow_mut(|state| {
+        if let Some(waiter) = state.waiters.get_mut(&id) {
+            waiter.client = Some(client);
+        }
+    });
+}
+
+/// Has waiters be told what became of them. For a closed key only.
+pub(crate) fn unblock(waiters: &[WaiterId]) {
+    for id in waiters {
+        let client = STATE.with_borrow(|state| state.waiters.get(id)?.client);
+        if let Some(client) = client {
+            client.unblock();
+        }
+    }
+}
+
+/// Tells all who are blocked at a name that they cannot be served there, a bounded number of them, and returns whether some are left.
+pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bool {
+    let Some(mut line) = take_line(database, key) else {
+        return false;
+    };
+    let mut failed = Vec::new();
+    while failed.len() < BATCH
+        && let Some(session) = line.first().map(|place| Box::<[u8]>::from(place.session()))
+        && let Some(place) = line.leave(&session)
+    {
+        failed.push(place.waiting);
+    }
+    let some_left = !line.is_empty();
+    put_line(database, key, line);
+    STATE.with_borrow_mut(|state| {
+        state.moved.remove(&(database, key.into()));
+        for id in &failed {
+            if let Some(waiter) = state.waiters.get_mut(id) {
+                waiter.outcome = Outcome::Failed(error());
+            }
+        }
+    });
+    unblock(&failed);
+    some_left
+}
+
+/// Does what had to wait for a moment in which the server can be written to, a bounded part of it.
+pub(crate) fn run_deferred(ctx: Ctx<'_>) {
+    let deferred: Vec<_> = STATE.with_borrow_mut(|state| {
+        let some = state.deferred.len().min(4 * BATCH);
+        state.deferred.drain(..some).collect()
+    });
+    for action in deferred {
+        match action {
+            Deferred::TakeBack(id, waiter) => {
+                let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
+                // Up to 7.0, a client that was told and then unblocked by somebody else looks as if it were gone.
+                let was_told = matches!(waiter.outcome, Outcome::Told);
+                let is_there = was_told && ctx.has_connection(waiter.connection);
+                if let Some(grant) = grant.filter(|_| !is_there) {
+                    with_key(ctx, &grant.name, |key| {
+                        if key.value() == grant.value {
+                            key.take_back(&waiter.request, waiter.arrival);
+                        }
+                    });
+                }
+            }
+            Deferred::KeepPlace(name, session, ticket_ms) => {
+                with_key(ctx, &name, |key| key.keep_place(&session, ticket_ms));
+            }
+            Deferred::TellLeft(name) => with_key(ctx, &name, |key| key.tell_left()),
+        }
+    }
+}
+
+fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
+    ctx.select_database(name.0);
+    let key = OwnedStr::new(&name.1);
+    if !ctx.may_serve(key.get()) {
+        return;
+    }
+    if let Ok(mut key) = PoolKey::write(ctx, key.get()) {
+        body(&mut key);
+    }
+}
+
+/// The key was created by somebody. Waiters are woken by handle alone, so nobody is served here.
+unsafe extern "C" fn on_ready(
+    _: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    raw::Status::Err as c_int
+}
+
+/// The waiter was woken, or its time is over, or CLIENT UNBLOCK ended it.
+unsafe extern "C" fn on_reply(
+    ctx: *mut raw::RedisModuleCtx,
+    _: *mut *mut raw::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("a blocked client's reply", || {
+        reply(ctx, ctx.blocked_private_data())
+    });
+    raw::Status::Ok as c_int
+}
+
+fn reply(ctx: Ctx<'_>, id: WaiterId) {
+    let told = STATE.with_borrow_mut(|state| {
+        let waiter = state.waiters.get_mut(&id)?;
+        let outcome = std::mem::replace(&mut waiter.outcome, Outcome::Told);
+        let request = &waiter.request;
+        Some((
+            outcome,
+            waiter.name.clone(),
+            request.session.clone(),
+            request.seats,
+            request.ticket_ms,
+        ))
+    });
+    let Some((outcome, name, session, seats, ticket_ms)) = told else {
+        ctx.reply_error(&Error::Internal.to_string());
+        return;
+    };
+    match outcome {
+        Outcome::Granted(granted) => replies::acquired(ctx, &granted),
+        Outcome::Failed(error) => ctx.reply_error(&error.to_string()),
+        Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
+        outcome => {
+            let key = OwnedStr::new(&name.1);
+            let mut key = match PoolKey::read(ctx, key.get()) {
+                Ok(key) => key,
+                Err(error) => return ctx.reply_error(&error.to_string()),
+            };
+            let now_ms = ctx.now_ms();
+            let used = key.pool().used(now_ms) as i64;
+            let has_ticket = key.pool().ticket(now_ms, &session).is_some();
+            match (outcome, ticket_ms.filter(|_| has_ticket)) {
+                (Outcome::AlreadyActive, _) => replies::already_active(ctx, used, None),
+                (Outcome::Waiting, Some(ticket_ms)) => {
+                    let position = key.pool().position(now_ms, &session, key.line());
+                    key.end_wait(&session);
+                    replies::queued(ctx, used, seats, position.unwrap_or(1));
+                    drop(key);
+                    defer(ctx, Deferred::KeepPlace(name, session, ticket_ms));
+                }
+                (outcome, _) => {
+                    if matches!(outcome, Outcome::Waiting) {
+                        key.end_wait(&session);
+                        if !has_ticket {
+                            key.tell_left();
+                        }
+                    }
+                    replies::no_seats(ctx, used, seats);
+                }
+            }
+        }
+    }
+}
+
+fn defer(ctx: Ctx<'_>, action: Deferred) {
+    if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+        // A demotion has ended the wait, and the primary is another now.
+        return;
+    }
+    STATE.with_borrow_mut(|state| state.deferred.push(action));
+    reclaim::wake_soon(ctx);
+}
+
+/// Whether something waits for [`run_deferred`].
+pub(crate) fn has_deferred() -> bool {
+    STATE.with_borrow(|state| !state.deferred.is_empty())
+}
+
+/// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated here.
+unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("the end of a blocked client", || {
+        let id = id as WaiterId;
+        let Some(waiter) = STATE.with_borrow_mut(|state| state.waiters.remove(&id)) else {
+            return;
+        };
+        if let Outcome::Waiting = waiter.outcome {
+            let Waiter { name, request, .. } = waiter;
+            if leave_line(ctx, &name, &request.session, id) {
+                defer(
+                    ctx,
+                    match request.ticket_ms {
+                        Some(ticket_ms) => Deferred::KeepPlace(name, request.session, ticket_ms),
+                        None => Deferred::TellLeft(name),
+                    },
+                );
+            }
+        } else if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) && is_gone(ctx, &waiter) {
+            // Whatever it was told has not reached it. If that was a grant, and nothing has confirmed it since, it is undone.
+            defer(ctx, Deferred::TakeBack(id, waiter));
+        } else {
+            // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
+            forget_unconfirmed(id);
+        }
+    });
+}
+
+/// Whether the client of a waiter that the server is done with is gone, so that it has not read what it was told.
+fn is_gone(ctx: Ctx<'_>, waiter: &Waiter) -> bool {
+    ctx.client_is_gone() || (server::closes_late() && ctx.is_closing(waiter.connection))
+}
+
+/// Takes a waiter out of its line, unless a newer one has taken its place over.
+fn leave_line(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> bool {
+    let Some(mut line) = take_line(name.0, &name.1) else {
+        return false;
+    };
+    let is_own = line.get(session).is_some_and(|place| place.waiting == id);
+    if is_own {
+        line.leave(session);
+    }
+    let somebody_is_left = !line.is_empty();
+    put_line(name.0, &name.1, line);
+    if is_own && somebody_is_left {
+        // At a name without a pool, the limit is that of the first in line, who is another now.
+        reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
+    }
+    is_own
+}

@@ -1,0 +1,262 @@
+//! Blocked clients: who waits at which name, how they are woken, and what becomes of a grant whose client is gone.
+//!
+//! A waiter is known to the server by a number, which travels as the private data of the blocked client. All else about it stands
+//! here, so that whatever end it comes to, nothing is owned by the server's structures. The server tells the end by `on_free`; the
+//! client's handle is dead after that.
+//!
+//! A waiter is woken by its handle, never by signalling the key, since a signal makes the server call back for everybody who waits.
+//! Up to 7.0 that runs the waiter's callback at once, inside the command that wakes it: so it comes last, after the key is closed.
+//!
+//! This file holds what is known of the waiters and of the names they wait at; [`serving`] is what is done with an open key, and
+//! [`blocked`] what the server calls back for.
+
+mod blocked;
+mod serving;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::c_int;
+
+use seat_pool::{Line, Metadata};
+
+use crate::error::Error;
+use crate::ffi::{BlockedClient, Ctx};
+use crate::reclaim;
+use crate::replies::Granted;
+
+pub(crate) use blocked::{block, fail, has_deferred, run_deferred, unblock};
+pub(crate) use serving::{attended_ms, seats_of};
+
+/// A waiter's number. Never 0, which the server would take for no private data.
+pub(crate) type WaiterId = u64;
+
+/// Waiters that one command or tick serves at most; a timer goes on with the rest.
+pub(crate) const BATCH: usize = 64;
+
+/// How often a node of a cluster looks whether a key where clients are blocked is still its own.
+pub(crate) const SLOT_LOOK_MS: i64 = 1000;
+
+/// A name: the database's number and the key.
+type Name = (c_int, Box<[u8]>);
+
+/// What a waiter asked for.
+pub(crate) struct Request {
+    pub(crate) session: Box<[u8]>,
+    pub(crate) seats: i64,
+    pub(crate) metadata: Metadata<'static>,
+    pub(crate) lease_ms: Option<u64>,
+    /// How long each poll keeps its ticket, if it asked for one as well.
+    pub(crate) ticket_ms: Option<u64>,
+    pub(crate) since_ms: i64,
+}
+
+struct Waiter {
+    name: Name,
+    request: Request,
+    arrival: u64,
+    /// Absent for the moment between joining and blocking.
+    client: Option<BlockedClient>,
+    /// The connection's number, by which it is known whether it is still there.
+    connection: u64,
+    outcome: Outcome,
+}
+
+/// What a waiter is to be told.
+enum Outcome {
+    /// Nothing yet.
+    Waiting,
+    /// It was granted a seat.
+    Granted(Granted),
+    /// Its session holds a seat that was granted otherwise.
+    AlreadyActive,
+    /// It will not get one.
+    NoSeats,
+    /// It cannot be served here.
+    Failed(Error),
+    /// It has been told.
+    Told,
+}
+
+/// What must wait until the server can be written to.
+enum Deferred {
+    /// The seat of a session whose client was gone when it was granted, with its number in the order of arrival.
+    TakeBack(WaiterId, Waiter),
+    /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
+    KeepPlace(Name, Box<[u8]>, u64),
+    /// The news that a client has left the queue.
+    TellLeft(Name),
+}
+
+/// The lines of one database, by key.
+type Lines = HashMap<Box<[u8]>, Box<Line<WaiterId>>>;
+
+/// A grant whose client may be gone. It is known by the value that it is in, since a pool can move before it is looked at again.
+struct Unconfirmed {
+    waiter: WaiterId,
+    value: usize,
+    name: Name,
+    session: Box<[u8]>,
+    /// Whether the value has gone from the name and not come under another.
+    is_adrift: bool,
+}
+
+#[derive(Default)]
+struct State {
+    lines: BTreeMap<c_int, Lines>,
+    waiters: HashMap<WaiterId, Waiter>,
+    last_id: WaiterId,
+    last_arrival: u64,
+    /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.
+    unconfirmed: Vec<Unconfirmed>,
+    deferred: Vec<Deferred>,
+    /// Names under which another value may have come, with other tickets.
+    moved: HashSet<Name>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+/// The line at a name, taken out while its key is open.
+pub(crate) fn take_line(database: c_int, key: &[u8]) -> Option<Box<Line<WaiterId>>> {
+    STATE.with_borrow_mut(|state| state.lines.get_mut(&database)?.remove(key))
+}
+
+/// Puts a line back where it was taken from.
+pub(crate) fn put_line(database: c_int, key: &[u8], line: Box<Line<WaiterId>>) {
+    if !line.is_empty() {
+        STATE.with_borrow_mut(|state| {
+            let lines = state.lines.entry(database).or_default();
+            lines.insert(key.into(), line);
+        });
+    }
+}
+
+/// Clients that are blocked at present.
+pub(crate) fn blocked_clients() -> u64 {
+    STATE.with_borrow(|state| state.waiters.len() as u64)
+}
+
+/// The next number in the order of arrival.
+pub(crate) fn next_arrival() -> u64 {
+    STATE.with_borrow_mut(|state| {
+        state.last_arrival += 1;
+        state.last_arrival
+    })
+}
+
+/// Notes a number that came from elsewhere, so that those to come are higher.
+pub(crate) fn saw_arrival(arrival: u64) {
+    STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
+}
+
+/// Notes that a session with a ticket has polled, so that nothing older decides how long it is valid.
+pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        state.deferred.retain(|action| {
+            !matches!(action, Deferred::KeepPlace(name, other, _)
+                if name.0 == database && *name.1 == *key && **other == *session)
+        });
+    });
+}
+
+/// Since when a blocked client waits.
+pub(crate) fn since_ms(waiter: WaiterId) -> i64 {
+    STATE.with_borrow(|state| {
+        let waiter = state.waiters.get(&waiter);
+        waiter.map_or(0, |waiter| waiter.request.since_ms)
+    })
+}
+
+/// Notes that a session's seat in a pool is its own: it has been heard of, or it is free or granted anew.
+pub(crate) fn confirm(value: usize, session: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        state
+            .unconfirmed
+            .retain(|grant| grant.value != value || *grant.session != *session);
+    });
+}
+
+fn forget_unconfirmed(waiter: WaiterId) -> Option<Unconfirmed> {
+    STATE.with_borrow_mut(|state| {
+        let mut grants = state.unconfirmed.iter();
+        let place = grants.position(|grant| grant.waiter == waiter)?;
+        Some(state.unconfirmed.swap_remove(place))
+    })
+}
+
+/// A pool has gone from its name.
+pub(crate) fn value_left(value: usize) {
+    STATE.with_borrow_mut(|state| {
+        let grants = state.unconfirmed.iter_mut();
+        grants
+            .filter(|grant| grant.value == value)
+            .for_each(|grant| grant.is_adrift = true);
+    });
+}
+
+/// A pool has come under a name.
+pub(crate) fn value_came(value: usize, database: c_int, key: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        let grants = state.unconfirmed.iter_mut();
+        for grant in grants.filter(|grant| grant.value == value) {
+            grant.name = (database, key.into());
+            grant.is_adrift = false;
+        }
+    });
+}
+
+/// Two databases have changed places.
+pub(crate) fn databases_swapped(one: c_int, other: c_int) {
+    STATE.with_borrow_mut(|state| {
+        for grant in &mut state.unconfirmed {
+            if grant.name.0 == one {
+                grant.name.0 = other;
+            } else if grant.name.0 == other {
+                grant.name.0 = one;
+            }
+        }
+    });
+}
+
+/// Whether another value may have come under a name since it was last looked at; asking takes note that it is looked at now.
+pub(crate) fn has_moved(database: c_int, key: &[u8]) -> bool {
+    STATE.with_borrow_mut(|state| {
+        !state.moved.is_empty() && state.moved.remove(&(database, key.into()))
+    })
+}
+
+/// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
+pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
+    let databases: Vec<c_int> = STATE.with_borrow(|state| {
+        let lines = state.lines.iter();
+        lines
+            .filter(|(_, lines)| lines.contains_key(key))
+            .map(|(&database, _)| database)
+            .collect()
+    });
+    for database in databases {
+        look_soon_at(ctx, (database, key.into()));
+    }
+}
+
+fn look_soon_at(ctx: Ctx<'_>, name: Name) {
+    reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
+    STATE.with_borrow_mut(|state| state.moved.insert(name));
+}
+
+/// As [`look_soon`], for all names of some databases, or of all.
+pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> bool) {
+    let names: Vec<Name> = STATE.with_borrow(|state| {
+        let lines = state
+            .lines
+            .iter()
+            .filter(|(database, _)| is_meant(**database));
+        lines
+            .flat_map(|(&database, lines)| lines.keys().map(move |key| (database, key.clone())))
+            .collect()
+    });
+    for name in names {
+        look_soon_at(ctx, name);
+    }
+}

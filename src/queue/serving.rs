@@ -1,0 +1,259 @@
+//! Serving the queue of an open key.
+
+use redis_module::raw;
+use seat_pool::{Effect, Freed, Lease, Metadata, Ticket};
+
+use super::{BATCH, Outcome, Request, SLOT_LOOK_MS, STATE, Unconfirmed, Waiter, WaiterId};
+use crate::pool_key::PoolKey;
+use crate::replies::Granted;
+use crate::{reclaim, stats};
+
+/// The ticket of a blocked client is renewed when it has only so long left, so that it is still valid in whatever instant its wait
+/// ends, and soon lost if this server dies and the client with it.
+const SPARE_MS: u64 = 1000;
+
+/// For how long the ticket of a blocked client is valid when it is renewed: each renewal is replicated, so not for too short.
+pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
+    ticket_ms.max(SPARE_MS).saturating_add(SPARE_MS)
+}
+
+impl PoolKey<'_> {
+    /// Adds a waiter to the line of the open key. [`block`] must follow once the key is closed.
+    pub(crate) fn join_line(&mut self, arrival: u64, request: Request) -> WaiterId {
+        let id = STATE.with_borrow_mut(|state| {
+            state.last_id += 1;
+            state.last_id
+        });
+        let ticketed = self.pool().has_ticket(&request.session);
+        let line = self.line.get_or_insert_default();
+        line.join(&request.session, arrival, ticketed, id);
+        let waiter = Waiter {
+            name: (self.database, self.name.bytes().into()),
+            request,
+            arrival,
+            client: None,
+            connection: self.ctx.connection(),
+            outcome: Outcome::Waiting,
+        };
+        STATE.with_borrow_mut(|state| state.waiters.insert(id, waiter));
+        id
+    }
+
+    /// Takes the client of `session` out of the line, if one is blocked there, and has it told that there is no seat for it.
+    pub(crate) fn dismiss(&mut self, session: &[u8]) -> bool {
+        let Some(place) = self.line.as_mut().and_then(|line| line.leave(session)) else {
+            return false;
+        };
+        self.wake(place.waiting, Outcome::NoSeats);
+        true
+    }
+
+    fn wake(&mut self, id: WaiterId, outcome: Outcome) {
+        STATE.with_borrow_mut(|state| {
+            if let Some(waiter) = state.waiters.get_mut(&id) {
+                waiter.outcome = outcome;
+            }
+        });
+        self.wakes.push(id);
+    }
+
+    /// Has each blocked client be at the place that the tickets of this value give it.
+    pub(crate) fn find_tickets(&mut self) {
+        let Some(mut line) = self.line.take() else {
+            return;
+        };
+        let sessions: Vec<Box<[u8]>> = line.iter().map(|place| place.session().into()).collect();
+        for session in sessions {
+            let ticket = self.pool().any_ticket(&session);
+            line.mark(&session, ticket.map(|place| place.arrival()));
+        }
+        self.line = Some(line);
+    }
+
+    /// Grants seats to those whose turn it is, a bounded number of them, and returns how many that were.
+    pub(crate) fn serve(&mut self) -> usize {
+        self.serve_under(None, None)
+    }
+
+    /// As [`PoolKey::serve`], but where there is no pool under the limit `seats`, and only those who are ahead of `session`.
+    pub(crate) fn serve_under(&mut self, seats: Option<i64>, session: Option<&[u8]>) -> usize {
+        let lost = self.remove_lost_tickets();
+        let mut granted = 0;
+        while granted < BATCH && self.serve_one(seats, session) {
+            granted += 1;
+        }
+        if granted == BATCH || lost == BATCH {
+            reclaim::note(self.ctx, self.name, self.ctx.now_ms());
+        }
+        granted
+    }
+
+    fn remove_lost_tickets(&mut self) -> usize {
+        let now_ms = self.ctx.now_ms();
+        let soon_ms = now_ms.saturating_add_unsigned(SPARE_MS);
+        let ending = self.pool().lost_tickets(soon_ms, BATCH);
+        let ending: Vec<Box<[u8]>> = ending.map(Box::from).collect();
+        let mut changed = 0;
+        for session in &ending {
+            let is_lost = self.pool().ticket(now_ms, session).is_none();
+            let blocked = self.line.as_ref().and_then(|line| line.get(session));
+            match blocked.map(|place| ticket_ms_of(place.waiting)) {
+                // The client is still there, so its place is kept without a poll.
+                Some(Some(ticket_ms)) => self.keep_place(session, attended_ms(ticket_ms)),
+                // The client never asked for a ticket: it waits on without.
+                Some(None) if is_lost => self.drop_ticket(session),
+                None if is_lost => self.leave(session),
+                _ => continue,
+            }
+            changed += 1;
+        }
+        changed
+    }
+
+    /// When time alone will next change something here: a lease lapses, or a ticket is lost or to be renewed.
+    pub(crate) fn next_look_ms(&self) -> Option<i64> {
+        let ticket = self.pool().first_lost().map(|place| {
+            let deadline_ms = place.waiting.deadline_ms;
+            let blocked = self.line().get(place.session());
+            match blocked.and_then(|client| ticket_ms_of(client.waiting)) {
+                Some(_) => deadline_ms.saturating_sub_unsigned(SPARE_MS),
+                None => deadline_ms,
+            }
+        });
+        let lease = self.pool().earliest_lapse_ms();
+        // In a cluster the slot may go without an event that tells of it.
+        let is_cluster = self.ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
+        let slot =
+            (is_cluster && !self.line().is_empty()).then(|| self.ctx.now_ms() + SLOT_LOOK_MS);
+        lease.into_iter().chain(ticket).chain(slot).min()
+    }
+
+    /// Has the ticket of `session` be valid for `valid_ms` from now on.
+    pub(super) fn keep_place(&mut self, session: &[u8], valid_ms: u64) {
+        let now_ms = self.ctx.now_ms();
+        let kept = self.pool().any_ticket(session).and_then(|place| {
+            let deadline_ms = now_ms.checked_add_unsigned(valid_ms)?;
+            let ticket = Ticket {
+                deadline_ms,
+                ..place.waiting
+            };
+            Some((place.arrival(), ticket))
+        });
+        if let Some((arrival, ticket)) = kept {
+            let seats = self.pool().seats();
+            self.commit(&Effect::joining(session, seats, arrival, ticket));
+        }
+    }
+
+    /// Takes the ticket of `session`, whose client stays where it is.
+    pub(crate) fn drop_ticket(&mut self, session: &[u8]) {
+        if self.pool().has_ticket(session) {
+            self.commit(&Effect::Leave { session });
+        }
+        if let Some(line) = &mut self.line {
+            line.mark(session, None);
+        }
+    }
+
+    /// Takes `session` out of the queue, ticket and blocked client, if it is there.
+    pub(crate) fn leave(&mut self, session: &[u8]) {
+        let was_blocked = self.dismiss(session);
+        let had_ticket = self.pool().has_ticket(session);
+        if had_ticket {
+            self.commit(&Effect::Leave { session });
+        }
+        if was_blocked || had_ticket {
+            self.tell_left();
+        }
+    }
+
+    /// Frees a seat that was granted to a client that had gone. One that asked for a ticket as well has its place back.
+    pub(super) fn take_back(&mut self, request: &Request, arrival: u64) {
+        let (now_ms, session) = (self.ctx.now_ms(), &request.session);
+        let seats = self.pool().seats();
+        if self.pool().get(now_ms, session).is_none() {
+            return;
+        }
+        self.commit(&Effect::freeing(session, Freed::Released));
+        let ticket = request.ticket_ms.and_then(|ticket_ms| {
+            let ticket = Ticket {
+                since_ms: request.since_ms,
+                length_ms: ticket_ms,
+                deadline_ms: now_ms,
+            };
+            ticket.polled(now_ms, ticket_ms)
+        });
+        match ticket {
+            Some(ticket) => {
+                self.commit(&Effect::joining(session, seats, arrival, ticket));
+            }
+            None => self.tell_left(),
+        }
+        self.serve();
+    }
+
+    fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> bool {
+        let now_ms = self.ctx.now_ms();
+        let Some(line) = &self.line else {
+            return false;
+        };
+        // Without a pool there is no limit but that of the call, or that which the first in line states.
+        let seats = if self.exists() {
+            self.pool().seats()
+        } else {
+            let first = line.first();
+            let stated = || first.and_then(|place| seats_of(place.waiting));
+            seats.or_else(stated).unwrap_or(0)
+        };
+        let Some(next) = self.pool().next_in_line(now_ms, seats, line) else {
+            return false;
+        };
+        if until == Some(next.session()) {
+            return false;
+        }
+        let id = next.waiting;
+        let session: Box<[u8]> = next.session().into();
+        if let Some(line) = &mut self.line {
+            line.leave(&session);
+        }
+        if self.pool().get(now_ms, &session).is_some() {
+            self.wake(id, Outcome::AlreadyActive);
+            return true;
+        }
+        let Some((metadata, lease_ms)) = take_request(id) else {
+            return true;
+        };
+        let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
+        self.commit(&Effect::granting(now_ms, &session, seats, &metadata, lease));
+        self.granted_from_queue();
+        stats::ACQUIRED.add();
+        let used = self.pool().used(now_ms) as i64;
+        let grant = Unconfirmed {
+            waiter: id,
+            value: self.value(),
+            name: (self.database, self.name.bytes().into()),
+            session,
+            is_adrift: false,
+        };
+        STATE.with_borrow_mut(|state| state.unconfirmed.push(grant));
+        self.wake(id, Outcome::Granted(Granted { used, seats, lease }));
+        true
+    }
+}
+
+fn ticket_ms_of(waiter: WaiterId) -> Option<u64> {
+    STATE.with_borrow(|state| state.waiters.get(&waiter)?.request.ticket_ms)
+}
+
+/// The limit that a blocked client stated.
+pub(crate) fn seats_of(waiter: WaiterId) -> Option<i64> {
+    STATE.with_borrow(|state| Some(state.waiters.get(&waiter)?.request.seats))
+}
+
+fn take_request(waiter: WaiterId) -> Option<(Metadata<'static>, Option<u64>)> {
+    STATE.with_borrow_mut(|state| {
+        let request = &mut state.waiters.get_mut(&waiter)?.request;
+        let metadata = std::mem::replace(&mut request.metadata, Metadata::NONE);
+        Some((metadata, request.lease_ms))
+    })
+}
