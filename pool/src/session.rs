@@ -18,36 +18,58 @@ const NO_DEADLINE: i64 = i64::MAX;
 /// here is a megabyte.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The id, then the metadata.
+    /// The id's length, the id, then the metadata.
     payload: Box<[u8]>,
     heartbeat_count: i64,
     deadline_ms: i64,
     acquired_at: u32,
     last_heartbeat: u32,
-    id_len: u16,
 }
+
+/// In the place of an id's length: that two bytes with the length follow.
+const LONG_ID: u8 = u8::MAX;
 
 impl Session {
     pub(crate) fn new(grant: &Grant<'_>) -> Session {
         let metadata = grant.metadata.unwrap_or_default();
+        let id_len = grant.session.len();
+        let long = u16::try_from(id_len).expect("ids are at most MAX_SESSION_BYTES");
+        let [low, high] = long.to_le_bytes();
+        let prefix = if id_len < usize::from(LONG_ID) {
+            &[low][..]
+        } else {
+            &[LONG_ID, low, high]
+        };
         Session {
-            payload: [grant.session, metadata].concat().into_boxed_slice(),
+            payload: [prefix, grant.session, metadata]
+                .concat()
+                .into_boxed_slice(),
             heartbeat_count: grant.heartbeat_count.unwrap_or(NO_COUNT),
             deadline_ms: grant.lease.map_or(NO_DEADLINE, |lease| lease.deadline_ms),
             acquired_at: grant.acquired_at,
             last_heartbeat: grant.last_heartbeat,
-            id_len: u16::try_from(grant.session.len()).expect("ids are at most MAX_SESSION_BYTES"),
+        }
+    }
+
+    /// The id and the metadata.
+    fn parts(&self) -> (&[u8], &[u8]) {
+        match *self.payload {
+            [LONG_ID, low, high, ref rest @ ..] => {
+                rest.split_at(usize::from(u16::from_le_bytes([low, high])))
+            }
+            [id_len, ref rest @ ..] => rest.split_at(usize::from(id_len)),
+            [] => (&[], &[]),
         }
     }
 
     /// The id.
     pub fn id(&self) -> &[u8] {
-        &self.payload[..usize::from(self.id_len)]
+        self.parts().0
     }
 
     /// The caller's JSON object without the names that the pool keeps itself, if the session has metadata at all.
     pub fn metadata(&self) -> Option<&[u8]> {
-        let metadata = &self.payload[usize::from(self.id_len)..];
+        let (_, metadata) = self.parts();
         (!metadata.is_empty()).then_some(metadata)
     }
 
@@ -115,5 +137,36 @@ impl Session {
 
     pub(crate) fn payload_bytes(&self) -> usize {
         allocated(self.payload.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Session;
+    use crate::effect::Grant;
+
+    #[test]
+    fn ids_of_every_length_come_back_beside_their_metadata() {
+        for id_len in [1, 36, 253, 254, 255, 256, 65_534, 65_535] {
+            for metadata in [None, Some(&b"{}"[..]), Some(br#"{"a":1}"#)] {
+                let id = vec![0xff; id_len];
+                let session = Session::new(&Grant {
+                    session: &id,
+                    seats: 1,
+                    acquired_at: 1,
+                    last_heartbeat: 2,
+                    heartbeat_count: None,
+                    lease: None,
+                    metadata,
+                });
+                assert_eq!(session.id(), id, "{id_len}");
+                assert_eq!(session.metadata(), metadata, "{id_len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_is_no_larger_than_it_is_accounted_for() {
+        assert_eq!(size_of::<Option<Session>>(), 40);
     }
 }
