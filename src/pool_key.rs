@@ -157,9 +157,11 @@ impl<'a> PoolKey<'a> {
             Effect::Join(join) if pool.has_ticket(join.session) => Events::default(),
             _ => Events::of(effect),
         };
+        let tickets = pool.tickets() as i64;
         if !pool.apply(effect) {
             return false;
         }
+        stats::add_tickets(pool.tickets() as i64 - tickets);
         self.events.add(event);
         if let Some(deadline_ms) = effect.deadline_ms() {
             reclaim::note(self.ctx, self.name, deadline_ms);

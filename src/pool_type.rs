@@ -9,8 +9,7 @@ use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
 use crate::ffi::{self, Str, guard};
-use crate::queue;
-use crate::reclaim;
+use crate::{queue, reclaim, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
@@ -78,6 +77,7 @@ fn load(io: *mut raw::RedisModuleIO) -> Result<Pool, DecodeError> {
         decoder.batch(blob()?.bytes())?;
     }
     let pool = decoder.finish()?;
+    stats::add_tickets(pool.tickets() as i64);
     if let Some(arrival) = pool.last_arrival() {
         queue::saw_arrival(arrival);
     }
@@ -153,7 +153,8 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
 unsafe extern "C" fn free(value: *mut c_void) {
     guard("free", || {
         // SAFETY: the value comes from `into_value`, and the server gives it up.
-        drop(unsafe { Box::from_raw(value.cast::<Pool>()) });
+        let pool = unsafe { Box::from_raw(value.cast::<Pool>()) };
+        stats::add_tickets(-(pool.tickets() as i64));
     });
 }
 
@@ -207,6 +208,11 @@ unsafe extern "C" fn copy(
     _: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
-    // SAFETY: the server passes a value of this type, unchanged during the call.
-    guard("copy", || into_value(unsafe { from_value(value) }.clone())).unwrap_or(ptr::null_mut())
+    guard("copy", || {
+        // SAFETY: the server passes a value of this type, unchanged during the call.
+        let pool = unsafe { from_value(value) }.clone();
+        stats::add_tickets(pool.tickets() as i64);
+        into_value(pool)
+    })
+    .unwrap_or(ptr::null_mut())
 }

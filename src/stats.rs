@@ -1,7 +1,7 @@
 //! The module's totals since it was loaded, shown by `INFO seat`.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
@@ -50,6 +50,14 @@ pub(crate) static LEFT: Total = Total::new("left");
 /// Effects from a primary or an AOF that met no session; anything but 0 means that a node has diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
+/// Tickets in all pools at present, lost and not yet removed ones included. Pools are freed in background threads, too.
+static TICKETS: AtomicI64 = AtomicI64::new(0);
+
+/// Notes that there are `more` tickets than before, or fewer.
+pub(crate) fn add_tickets(more: i64) {
+    TICKETS.fetch_add(more, Relaxed);
+}
+
 static ALL: [&Total; 11] = [
     &ACQUIRED,
     &ALREADY_ACTIVE,
@@ -78,5 +86,6 @@ extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int)
         }
         let blocked = crate::queue::blocked_clients();
         raw::add_info_field_unsigned_long_long(info, "blocked_clients", blocked);
+        raw::add_info_field_long_long(info, "tickets", TICKETS.load(Relaxed));
     });
 }

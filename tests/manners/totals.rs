@@ -28,7 +28,8 @@ fn the_totals_count_what_happened() {
             "seat_left",
             "seat_queued",
             "seat_released",
-            "seat_revoked"
+            "seat_revoked",
+            "seat_tickets",
         ]
     );
     for (field, commands) in [

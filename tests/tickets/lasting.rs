@@ -303,3 +303,34 @@ fn memory_usage_grows_with_tickets() {
     }
     assert!(dialog.number("MEMORY USAGE pool") < with);
 }
+
+#[test]
+fn info_counts_the_tickets_of_all_pools_however_they_come_and_go() {
+    let mut server = recording();
+    let mut dialog = Dialog::with(&server);
+    let expect = |server: &Server, tickets: u64| {
+        eventually("the count is right", || {
+            total(server, "seat_tickets") == tickets
+        });
+    };
+    for session in ["s", "t", "u"] {
+        dialog.ask(&format!("SEAT.ACQUIRE pool {session} 0 QUEUE 600000"));
+        dialog.ask(&format!("SEAT.ACQUIRE pool {session} 0 QUEUE 600000"));
+    }
+    expect(&server, 3);
+    dialog.expect("COPY pool other", "1");
+    dialog.expect("SEAT.RELEASE pool s", r#"[0, "SESSION_NOT_FOUND"]"#);
+    expect(&server, 5);
+    dialog.expect("SEAT.ACQUIRE other s 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    expect(&server, 4);
+    dialog.expect("DEBUG RELOAD", "+OK");
+    expect(&server, 4);
+    server.kill9();
+    server.restart();
+    expect(&server, 4);
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("UNLINK other", "1");
+    expect(&server, 2);
+    dialog.expect("FLUSHALL", "+OK");
+    expect(&server, 0);
+}
