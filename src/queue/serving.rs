@@ -18,7 +18,7 @@ pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
 }
 
 impl PoolKey<'_> {
-    /// Adds a waiter to the line of the open key. [`block`] must follow once the key is closed.
+    /// Adds a waiter to the line of the open key. [`super::block`] must follow once the key is closed.
     pub(crate) fn join_line(&mut self, arrival: u64, request: Request) -> WaiterId {
         let id = STATE.with_borrow_mut(|state| {
             state.last_id += 1;
