@@ -239,8 +239,7 @@ fn reclaim_due(ctx: Ctx<'_>) {
 /// time was over.
 fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> Option<i64> {
     let database = ctx.selected_database();
-    let is_cluster = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
-    if is_cluster && !ctx.may_serve(name) {
+    if !ctx.may_serve(name) {
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
         // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
         let is_pool = PoolKey::read(ctx, name).is_ok_and(|key| key.exists());

@@ -254,7 +254,7 @@ impl Pool {
 
     /// The valid ticket of `session`.
     pub fn ticket(&self, now_ms: i64, session: &[u8]) -> Option<&Place<Ticket>> {
-        let ticket = self.tickets.as_ref()?.get(session)?;
+        let ticket = self.any_ticket(session)?;
         (ticket.waiting.deadline_ms > now_ms).then_some(ticket)
     }
 
@@ -349,8 +349,8 @@ impl Pool {
         line: &'a Line<W>,
         since_ms: impl Fn(&W) -> i64 + 'a,
     ) -> Vec<Waiting<'a>> {
-        let tickets = self.tickets.iter().flat_map(|tickets| tickets.iter());
-        let tickets = tickets
+        let tickets = self
+            .all_tickets()
             .filter(|ticket| ticket.waiting.deadline_ms > now_ms)
             .map(|ticket| (ticket.arrival(), ticket.session(), ticket.waiting.since_ms));
         let blocked = line

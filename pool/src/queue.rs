@@ -18,9 +18,14 @@ impl Ticket {
     /// This ticket after a poll at `now_ms` that keeps the place for `length_ms`, or `None` if that is 0 or ends beyond the range
     /// of time.
     pub fn polled(self, now_ms: i64, length_ms: u64) -> Option<Ticket> {
-        let deadline_ms = now_ms.checked_add_unsigned(length_ms)?;
-        (length_ms > 0 && deadline_ms < i64::MAX).then_some(Ticket {
-            length_ms,
+        Ticket { length_ms, ..self }.kept(now_ms, length_ms)
+    }
+
+    /// This ticket valid for `valid_ms` from `now_ms` on, whatever its own length, or `None` if that is 0 or ends beyond the range of
+    /// time.
+    pub fn kept(self, now_ms: i64, valid_ms: u64) -> Option<Ticket> {
+        let deadline_ms = now_ms.checked_add_unsigned(valid_ms)?;
+        (valid_ms > 0 && deadline_ms < i64::MAX).then_some(Ticket {
             deadline_ms,
             ..self
         })

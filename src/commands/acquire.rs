@@ -203,12 +203,12 @@ impl<'a> Attempt<'a> {
             } else {
                 ticket_ms
             };
-            if let Some(deadline_ms) = now_ms.checked_add_unsigned(valid_ms) {
-                let ticket = Ticket {
-                    since_ms,
-                    length_ms: ticket_ms,
-                    deadline_ms,
-                };
+            let ticket = Ticket {
+                since_ms,
+                length_ms: ticket_ms,
+                deadline_ms: now_ms,
+            };
+            if let Some(ticket) = ticket.kept(now_ms, valid_ms) {
                 key.commit(&Effect::joining(session, self.seats, arrival, ticket));
                 queue::polled(key.database, key.name.bytes(), session);
             }

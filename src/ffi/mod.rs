@@ -248,8 +248,16 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_BlockedClientDisconnected)(self.as_ptr()) != 0 }
     }
 
+    /// Whether the server is a node of a cluster.
+    pub(crate) fn is_in_cluster(self) -> bool {
+        self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
+    }
+
     /// Whether this node may serve the key at all: in a cluster its slot may be another's.
     pub(crate) fn may_serve(self, key: Str<'_>) -> bool {
+        if !self.is_in_cluster() {
+            return true;
+        }
         // SAFETY: context and key are valid, the argument fits the format, and the reply is freed.
         unsafe {
             let (command, format) = (c"EXISTS".as_ptr(), c"s".as_ptr());

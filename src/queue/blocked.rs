@@ -15,7 +15,7 @@ use crate::{reclaim, replies, server};
 
 /// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
 pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
-    if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER) {
+    if ctx.is_in_cluster() {
         reclaim::note(ctx, key, ctx.now_ms() + SLOT_LOOK_MS);
     }
     let client = ctx.block_on_key(key, timeout_ms, on_ready, on_reply, on_free, id);

@@ -1,6 +1,5 @@
 //! Serving the queue of an open key.
 
-use redis_module::raw;
 use seat_pool::{Effect, Freed, Lease, Metadata, Ticket};
 
 use super::{BATCH, Outcome, Request, SLOT_LOOK_MS, STATE, Unconfirmed, Waiter, WaiterId};
@@ -77,6 +76,9 @@ impl PoolKey<'_> {
 
     /// As [`PoolKey::serve`], but where there is no pool under the limit `seats`, and only those who are ahead of `session`.
     pub(crate) fn serve_under(&mut self, seats: Option<i64>, session: Option<&[u8]>) -> usize {
+        if self.line.is_none() && self.pool().tickets() == 0 {
+            return 0;
+        }
         let lost = self.remove_lost_tickets();
         let mut granted = 0;
         while granted < BATCH && self.serve_one(seats, session) {
@@ -122,9 +124,8 @@ impl PoolKey<'_> {
         });
         let lease = self.pool().earliest_lapse_ms();
         // In a cluster the slot may go without an event that tells of it.
-        let is_cluster = self.ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_CLUSTER);
-        let slot =
-            (is_cluster && !self.line().is_empty()).then(|| self.ctx.now_ms() + SLOT_LOOK_MS);
+        let slot = (!self.line().is_empty() && self.ctx.is_in_cluster())
+            .then(|| self.ctx.now_ms() + SLOT_LOOK_MS);
         lease.into_iter().chain(ticket).chain(slot).min()
     }
 
@@ -132,11 +133,7 @@ impl PoolKey<'_> {
     pub(super) fn keep_place(&mut self, session: &[u8], valid_ms: u64) {
         let now_ms = self.ctx.now_ms();
         let kept = self.pool().any_ticket(session).and_then(|place| {
-            let deadline_ms = now_ms.checked_add_unsigned(valid_ms)?;
-            let ticket = Ticket {
-                deadline_ms,
-                ..place.waiting
-            };
+            let ticket = place.waiting.kept(now_ms, valid_ms)?;
             Some((place.arrival(), ticket))
         });
         if let Some((arrival, ticket)) = kept {
@@ -181,7 +178,7 @@ impl PoolKey<'_> {
                 length_ms: ticket_ms,
                 deadline_ms: now_ms,
             };
-            ticket.polled(now_ms, ticket_ms)
+            ticket.kept(now_ms, ticket_ms)
         });
         match ticket {
             Some(ticket) => {
