@@ -1,12 +1,15 @@
 //! The module's settings: arguments of `loadmodule` on every server, and `CONFIG GET|SET seat.*` since Redis 7.0.
 
-use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use redis_module::raw;
 use seat_pool::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-use crate::ffi::{Args, Ctx};
+use crate::ffi::{Args, Ctx, OwnedStr, Str, guard};
+use crate::scripts::{self, Sha, sha_of_hex};
 
 /// The longest metadata that a caller may send, in bytes.
 pub(crate) static MAX_METADATA: Number = Number {
@@ -46,13 +49,33 @@ pub(crate) static ALLOW_EFFECTS: Switch = Switch {
     value: AtomicBool::new(false),
 };
 
+/// Whether sessions in the scripts' keys are taken over by whatever writes to their pool.
+pub(crate) static SCRIPT_KEYS: Switch = Switch {
+    name: c"script-keys",
+    value: AtomicBool::new(false),
+};
+
+/// Whether readers of the scripts' keys are answered from the pool.
+pub(crate) static SCRIPT_VIEW: Switch = Switch {
+    name: c"script-view",
+    value: AtomicBool::new(false),
+};
+
+/// The scripts that are carried out as ACQUIRE.
+pub(crate) static ACQUIRE_SHA: ShaList = ShaList::new(c"acquire-sha");
+/// The scripts that are carried out as RELEASE.
+pub(crate) static RELEASE_SHA: ShaList = ShaList::new(c"release-sha");
+/// The scripts that are carried out as HEARTBEAT.
+pub(crate) static HEARTBEAT_SHA: ShaList = ShaList::new(c"heartbeat-sha");
+
 static NUMBERS: [&Number; 4] = [
     &MAX_METADATA,
     &MAX_SESSION,
     &MAX_QUEUE_LENGTH,
     &MAX_QUEUE_MS,
 ];
-static SWITCHES: [&Switch; 1] = [&ALLOW_EFFECTS];
+static SWITCHES: [&Switch; 3] = [&ALLOW_EFFECTS, &SCRIPT_KEYS, &SCRIPT_VIEW];
+static LISTS: [&ShaList; 3] = [&ACQUIRE_SHA, &RELEASE_SHA, &HEARTBEAT_SHA];
 
 /// A setting with a whole number.
 pub(crate) struct Number {
@@ -77,6 +100,65 @@ pub(crate) struct Switch {
 impl Switch {
     pub(crate) fn get(&self) -> bool {
         self.value.load(Relaxed)
+    }
+}
+
+/// A setting with the SHA1s of scripts, separated by commas or spaces.
+pub(crate) struct ShaList {
+    name: &'static CStr,
+    hashes: RwLock<Vec<Sha>>,
+}
+
+impl ShaList {
+    const fn new(name: &'static CStr) -> ShaList {
+        ShaList {
+            name,
+            hashes: RwLock::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read(Vec::is_empty)
+    }
+
+    pub(crate) fn contains(&self, sha: Sha) -> bool {
+        self.read(|hashes| hashes.contains(&sha))
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Vec<Sha>) -> T) -> T {
+        look(
+            &self
+                .hashes
+                .read()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        )
+    }
+
+    /// A script is carried out as one command, so its hash may stand in one list only.
+    fn set(&self, value: &str) -> Result<(), String> {
+        let words = value.split([',', ' ']).filter(|word| !word.is_empty());
+        let hashes: Option<Vec<Sha>> = words.map(|word| sha_of_hex(word.as_bytes())).collect();
+        let hashes = hashes.ok_or("must be SHA1s of 40 hexadecimal digits, separated by commas")?;
+        for other in LISTS.iter().filter(|other| other.name != self.name) {
+            if hashes.iter().any(|&sha| other.contains(sha)) {
+                let other = other.name.to_string_lossy();
+                return Err(format!("has a SHA1 that {other} has already"));
+            }
+        }
+        *self
+            .hashes
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner()) = hashes;
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let hex = |sha: &Sha| {
+            sha.iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
+        self.read(|hashes| hashes.iter().map(hex).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -110,6 +192,9 @@ fn set(name: &str, value: &str) -> Result<(), String> {
             _ => return Err(format!("argument {name} of loadmodule must be yes or no")),
         };
         switch.value.store(parsed, Relaxed);
+    } else if let Some(list) = LISTS.iter().find(|list| is_named(list.name)) {
+        let refused = |error| format!("argument {name} of loadmodule {error}");
+        list.set(value).map_err(refused)?;
     } else {
         return Err(format!("loadmodule has no argument {name}"));
     }
@@ -119,10 +204,11 @@ fn set(name: &str, value: &str) -> Result<(), String> {
 fn register(ctx: Ctx<'_>) -> Result<(), String> {
     const OK: c_int = raw::Status::Ok as c_int;
     // SAFETY: the statics are set once before the module is loaded; servers before 7.0 lack the functions.
-    let (Some(register_number), Some(register_switch), Some(load)) = (unsafe {
+    let (Some(register_number), Some(register_switch), Some(register_text), Some(load)) = (unsafe {
         (
             raw::RedisModule_RegisterNumericConfig,
             raw::RedisModule_RegisterBoolConfig,
+            raw::RedisModule_RegisterStringConfig,
             raw::RedisModule_LoadConfigs,
         )
     }) else {
@@ -167,6 +253,25 @@ fn register(ctx: Ctx<'_>) -> Result<(), String> {
             return Err(refused(switch.name));
         }
     }
+    for list in LISTS {
+        let default = CString::new(list.describe()).unwrap_or_default();
+        // SAFETY: as above; the server copies the default.
+        let status = unsafe {
+            register_text(
+                ctx.as_ptr(),
+                list.name.as_ptr(),
+                default.as_ptr(),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                Some(get_list),
+                Some(set_list),
+                None,
+                std::ptr::from_ref(list).cast_mut().cast(),
+            )
+        };
+        if status != OK {
+            return Err(refused(list.name));
+        }
+    }
     // SAFETY: the context is valid, and all settings are registered.
     if unsafe { load(ctx.as_ptr()) } != OK {
         return Err("the configuration has a bad seat.* setting".into());
@@ -207,7 +312,50 @@ unsafe extern "C" fn set_switch(
     // SAFETY: `register` passed a static of this type.
     let switch = unsafe { &*data.cast::<Switch>() };
     switch.value.store(value != 0, Relaxed);
+    guard("a setting", scripts::settings_changed);
     raw::Status::Ok as c_int
+}
+
+thread_local! {
+    /// The text that the server was last given of a list: it stays the module's.
+    static SHOWN: RefCell<Option<OwnedStr>> = const { RefCell::new(None) };
+}
+
+unsafe extern "C" fn get_list(_: *const c_char, data: *mut c_void) -> *mut raw::RedisModuleString {
+    guard("a setting", || {
+        // SAFETY: `register` passed a static of this type.
+        let list = unsafe { &*data.cast::<ShaList>() };
+        let shown = OwnedStr::new(list.describe().as_bytes());
+        let text = shown.get().as_ptr();
+        SHOWN.set(Some(shown));
+        text
+    })
+    .unwrap_or(std::ptr::null_mut())
+}
+
+unsafe extern "C" fn set_list(
+    _: *const c_char,
+    value: *mut raw::RedisModuleString,
+    data: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    let outcome = guard("a setting", || {
+        // SAFETY: `register` passed a static of this type, and the server passes a string.
+        let (list, value) = unsafe { (&*data.cast::<ShaList>(), Str::new(value)) };
+        list.set(&String::from_utf8_lossy(value.bytes()))?;
+        scripts::settings_changed();
+        Ok(())
+    });
+    match outcome {
+        Some(Ok(())) => raw::Status::Ok as c_int,
+        Some(Err(why)) => {
+            let why: String = why;
+            // SAFETY: the server passes a place for the error, and frees the string that it finds there.
+            unsafe { *error = OwnedStr::new(why.as_bytes()).into_raw() };
+            raw::Status::Err as c_int
+        }
+        None => raw::Status::Err as c_int,
+    }
 }
 
 /// All settings with their values, for the log.
@@ -219,7 +367,11 @@ pub(crate) fn describe() -> String {
         let value = if switch.get() { "yes" } else { "no" };
         (switch.name, value.to_owned())
     });
-    let all = numbers.chain(switches);
+    let lists = LISTS.iter().map(|list| {
+        let count = list.read(Vec::len);
+        (list.name, format!("({count})"))
+    });
+    let all = numbers.chain(switches).chain(lists);
     all.map(|(name, value)| format!("{} {value}", name.to_string_lossy()))
         .collect::<Vec<_>>()
         .join(", ")

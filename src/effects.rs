@@ -1,13 +1,14 @@
 //! Effects on the wire: the internal command `SEAT.EFFECT`, as it is sent to the AOF and the replicas and as it is read back.
 //!
-//! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON object can be.
+//! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON object can be. The numbers of an
+//! effect stand in one argument, since the server makes objects of arguments one by one; they are read also where they stand apart.
 
 use std::ffi::{c_char, c_longlong};
 
 use redis_module::raw;
 use seat_pool::{
-    Beat, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SESSION_BYTES,
-    Metadata, Ticket,
+    Beat, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND,
+    MAX_SESSION_BYTES, Metadata, Ticket,
 };
 
 use crate::error::Error;
@@ -52,77 +53,64 @@ macro_rules! send {
 
 fn write(sink: Sink<'_>, key: Str<'_>, effect: &Effect<'_>) {
     let start = |bytes: &[u8]| bytes.as_ptr().cast::<c_char>();
-    let lease_parts = |lease: Option<Lease>| {
-        let (length, deadline) = lease.map_or((0, 0), |lease| (lease.length_ms, lease.deadline_ms));
-        (length as c_longlong, deadline as c_longlong)
-    };
+    let mut numbers = Numbers::default();
     match effect {
-        Effect::Grant(grant) => {
-            let mut digits = itoa::Buffer::new();
-            let count = grant
-                .heartbeat_count
-                .map_or(ABSENT, |count| digits.format(count).as_bytes());
+        Effect::Grant(grant) | Effect::Import(grant) => {
+            let kind = match effect {
+                Effect::Import(_) => c"IMPORT",
+                _ => c"GRANT",
+            };
             let metadata = grant.metadata.unwrap_or(ABSENT);
-            let (length, deadline) = lease_parts(grant.lease);
+            numbers.add(grant.seats);
+            numbers.add_optional(grant.acquired_at);
+            numbers.add_optional(grant.last_heartbeat);
+            numbers.add_optional(grant.heartbeat_count);
+            numbers.add_lease(grant.lease);
             send!(
                 sink,
-                c"scblllbllb",
+                c"scbbb",
                 key.as_ptr(),
-                c"GRANT".as_ptr(),
+                kind.as_ptr(),
                 start(grant.session),
                 grant.session.len(),
-                grant.seats as c_longlong,
-                c_longlong::from(grant.acquired_at),
-                c_longlong::from(grant.last_heartbeat),
-                start(count),
-                count.len(),
-                length,
-                deadline,
+                start(numbers.text()),
+                numbers.text().len(),
                 start(metadata),
                 metadata.len()
             );
         }
-        Effect::Beat(beat) => {
-            let (length, deadline) = lease_parts(beat.lease);
+        Effect::Beat(Beat { session, .. })
+        | Effect::Renew { session, .. }
+        | Effect::Join(Join { session, .. }) => {
+            let kind = match effect {
+                Effect::Beat(beat) => {
+                    numbers.add(beat.last_heartbeat);
+                    numbers.add(beat.heartbeat_count);
+                    numbers.add_lease(beat.lease);
+                    c"BEAT"
+                }
+                Effect::Join(join) => {
+                    numbers.add(join.seats);
+                    numbers.add(join.arrival);
+                    numbers.add(join.ticket.since_ms);
+                    numbers.add(join.ticket.length_ms);
+                    numbers.add(join.ticket.deadline_ms);
+                    c"JOIN"
+                }
+                _ => {
+                    numbers.add_lease(effect.lease());
+                    c"RENEW"
+                }
+            };
             send!(
                 sink,
-                c"scbllll",
+                c"scbb",
                 key.as_ptr(),
-                c"BEAT".as_ptr(),
-                start(beat.session),
-                beat.session.len(),
-                c_longlong::from(beat.last_heartbeat),
-                beat.heartbeat_count as c_longlong,
-                length,
-                deadline
-            );
-        }
-        Effect::Renew { session, lease } => {
-            let (length, deadline) = lease_parts(Some(*lease));
-            send!(
-                sink,
-                c"scbll",
-                key.as_ptr(),
-                c"RENEW".as_ptr(),
+                kind.as_ptr(),
                 start(session),
                 session.len(),
-                length,
-                deadline
-            );
-        }
-        Effect::Join(join) => {
-            send!(
-                sink,
-                c"scblllll",
-                key.as_ptr(),
-                c"JOIN".as_ptr(),
-                start(join.session),
-                join.session.len(),
-                join.seats as c_longlong,
-                join.arrival as c_longlong,
-                join.ticket.since_ms as c_longlong,
-                join.ticket.length_ms as c_longlong,
-                join.ticket.deadline_ms as c_longlong
+                start(numbers.text()),
+                numbers.text().len()
             );
         }
         Effect::Leave { session } => {
@@ -163,21 +151,64 @@ fn write(sink: Sink<'_>, key: Str<'_>, effect: &Effect<'_>) {
     }
 }
 
+/// Numbers as they are written, with spaces between them.
+struct Numbers {
+    /// Six of 64 bits fit, the most that an effect has.
+    text: [u8; 6 * (20 + 1)],
+    len: usize,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Numbers {
+            text: [b' '; 126],
+            len: 0,
+        }
+    }
+}
+
+impl Numbers {
+    fn add(&mut self, number: impl itoa::Integer) {
+        self.add_word(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    fn add_optional(&mut self, number: Option<impl itoa::Integer>) {
+        match number {
+            Some(number) => self.add(number),
+            None => self.add_word(ABSENT),
+        }
+    }
+
+    fn add_lease(&mut self, lease: Option<Lease>) {
+        self.add(lease.map_or(0, |lease| lease.length_ms));
+        self.add(lease.map_or(0, |lease| lease.deadline_ms));
+    }
+
+    fn add_word(&mut self, word: &[u8]) {
+        let end = self.len + word.len();
+        self.text[self.len..end].copy_from_slice(word);
+        // The space is there already.
+        self.len = end + 1;
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.text[..self.len.saturating_sub(1)]
+    }
+}
+
 /// Reads an effect back from the arguments of a `SEAT.EFFECT`: the name, the key, the kind and what belongs to the kind. It is held
 /// to what a pool can store, since a client may be allowed to send it.
 pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
-    let mut fields = Fields { args, next: 3 };
+    let mut fields = Fields {
+        args,
+        next: 3,
+        numbers: &[],
+    };
     let kind = args.get(2).ok_or(Error::Arity)?;
     let effect = if kind.is_word("GRANT") {
-        Effect::Grant(Grant {
-            session: fields.session()?,
-            seats: fields.integer("seats")?,
-            acquired_at: fields.seconds("acquired_at")?,
-            last_heartbeat: fields.seconds("last_heartbeat")?,
-            heartbeat_count: fields.optional_count()?,
-            lease: fields.optional_lease()?,
-            metadata: fields.optional_metadata()?,
-        })
+        Effect::Grant(fields.grant()?)
+    } else if kind.is_word("IMPORT") {
+        Effect::Import(fields.grant()?)
     } else if kind.is_word("BEAT") {
         Effect::Beat(Beat {
             session: fields.session()?,
@@ -219,13 +250,41 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
 struct Fields<'a> {
     args: Args<'a>,
     next: usize,
+    /// What is left of an argument with numbers.
+    numbers: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
     fn take(&mut self, what: &'static str) -> Result<Str<'a>, Error> {
-        let field = self.args.get(self.next);
+        let field = self.args.get(self.next).filter(|_| self.numbers.is_empty());
         self.next += 1;
         field.ok_or(Error::MalformedEffect(what))
+    }
+
+    /// The next number, or what stands for an absent one.
+    fn number(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+        if self.numbers.is_empty() {
+            self.numbers = self.take(what)?.bytes();
+        }
+        let end = self.numbers.iter().position(|&byte| byte == b' ');
+        let (number, rest) = match end {
+            Some(end) => (&self.numbers[..end], &self.numbers[end + 1..]),
+            None => (self.numbers, &[][..]),
+        };
+        self.numbers = rest;
+        Ok(number)
+    }
+
+    fn grant(&mut self) -> Result<Grant<'a>, Error> {
+        Ok(Grant {
+            session: self.session()?,
+            seats: self.integer("seats")?,
+            acquired_at: self.optional(|fields| fields.seconds("acquired_at"))?,
+            last_heartbeat: self.optional(|fields| fields.seconds("last_heartbeat"))?,
+            heartbeat_count: self.optional(Self::count)?,
+            lease: self.optional_lease()?,
+            metadata: self.optional_metadata()?,
+        })
     }
 
     fn session(&mut self) -> Result<&'a [u8], Error> {
@@ -237,12 +296,31 @@ impl<'a> Fields<'a> {
     }
 
     fn integer(&mut self, what: &'static str) -> Result<i64, Error> {
-        let field = self.take(what)?;
-        field.integer().ok_or(Error::MalformedEffect(what))
+        let text = self.number(what)?;
+        let value = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        // As strict as the server is with an integer: one has one form.
+        let is_strict = |value: &i64| itoa::Buffer::new().format(*value).as_bytes() == text;
+        value.filter(is_strict).ok_or(Error::MalformedEffect(what))
     }
 
     fn seconds(&mut self, what: &'static str) -> Result<u32, Error> {
-        u32::try_from(self.integer(what)?).map_err(|_| Error::MalformedEffect(what))
+        let seconds = u32::try_from(self.integer(what)?).ok();
+        let seconds = seconds.filter(|&seconds| seconds <= MAX_SECOND);
+        seconds.ok_or(Error::MalformedEffect(what))
+    }
+
+    fn optional<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let (next, numbers) = (self.next, self.numbers);
+        if self.number("number")? == ABSENT {
+            return Ok(None);
+        }
+        (self.next, self.numbers) = (next, numbers);
+        take(self).map(Some)
     }
 
     fn count(&mut self) -> Result<i64, Error> {
@@ -250,14 +328,6 @@ impl<'a> Fields<'a> {
             i64::MIN => Err(Error::MalformedEffect("heartbeat_count")),
             count => Ok(count),
         }
-    }
-
-    fn optional_count(&mut self) -> Result<Option<i64>, Error> {
-        if self.args.get(self.next).map(Str::bytes) == Some(ABSENT) {
-            self.next += 1;
-            return Ok(None);
-        }
-        self.count().map(Some)
     }
 
     fn optional_lease(&mut self) -> Result<Option<Lease>, Error> {
@@ -319,7 +389,7 @@ impl<'a> Fields<'a> {
     }
 
     fn finish(self) -> Result<(), Error> {
-        if self.next == self.args.len() {
+        if self.numbers.is_empty() && self.next == self.args.len() {
             Ok(())
         } else {
             Err(Error::MalformedEffect("more arguments than its kind has"))

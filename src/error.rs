@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use seat_pool::{MAX_SESSION_BYTES, MetadataError};
+use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
 
 /// Why a command was refused. Nothing has changed then.
 #[derive(Debug)]
@@ -33,6 +33,17 @@ pub(crate) enum Error {
     QueueFull,
     /// This node may not serve the key at present.
     TryAgain,
+    /// A session in the scripts' keys that no pool can hold.
+    NotImportable {
+        /// Which.
+        session: Box<[u8]>,
+        /// Why.
+        why: ImportError,
+    },
+    /// Two keys that must not be the same are.
+    SameKey,
+    /// The user may not touch a key that the command would have to; says which.
+    NotAllowed(&'static str),
     /// An internal command from a client.
     EffectFromClient,
     /// An internal command whose arguments make no sense; says which.
@@ -64,6 +75,15 @@ impl fmt::Display for Error {
             Self::Option(option, problem) => write!(f, "ERR {option} {problem}"),
             Self::QueueFull => f.write_str("ERR the queue of this pool is full"),
             Self::TryAgain => f.write_str("TRYAGAIN This node cannot serve the pool any more, ask again"),
+            Self::NotImportable { session, why } => write!(
+                f,
+                "ERR session {} cannot be taken over: {why}",
+                session.escape_ascii()
+            ),
+            Self::SameKey => f.write_str("ERR the pool and the keys to export to must be three keys"),
+            Self::NotAllowed(what) => {
+                write!(f, "NOPERM this user has no permissions to access {what}")
+            }
             Self::EffectFromClient => f.write_str(
                 "ERR SEAT.EFFECT is internal to replication and the AOF; set seat.allow-effects to pipe an AOF by hand",
             ),

@@ -14,6 +14,8 @@ mod pool_type;
 mod queue;
 mod reclaim;
 mod replies;
+mod rights;
+mod scripts;
 mod server;
 mod stats;
 
@@ -79,6 +81,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     config::init(ctx, args)?;
     commands::register(ctx)?;
     reclaim::register(ctx)?;
+    scripts::register(ctx)?;
     stats::register(ctx);
     ctx.log_notice(&format!(
         "seat {VERSION} on Redis {}: {}",

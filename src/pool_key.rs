@@ -30,6 +30,8 @@ pub(crate) struct PoolKey<'a> {
     /// Blocked clients to be told what became of them, once the key is closed.
     pub(crate) wakes: Vec<WaiterId>,
     events: Events,
+    /// Whether no seat may be granted here now.
+    grants_held: bool,
 }
 
 impl<'a> PoolKey<'a> {
@@ -56,6 +58,7 @@ impl<'a> PoolKey<'a> {
             line: None,
             wakes: Vec::new(),
             events: Events::default(),
+            grants_held: false,
         };
         if let Some(handle) = key.handle {
             key.pool = pool_behind(handle)?;
@@ -75,6 +78,16 @@ impl<'a> PoolKey<'a> {
             Some(pool) => unsafe { pool.as_ref() },
             None => &EMPTY,
         }
+    }
+
+    /// Grants nothing while this key is open, since it is not known how many seats are free.
+    pub(crate) fn hold_grants(&mut self) {
+        self.grants_held = true;
+    }
+
+    /// Whether [`PoolKey::hold_grants`] was called.
+    pub(crate) fn holds_grants(&self) -> bool {
+        self.grants_held
     }
 
     /// The clients that are blocked at this name.
@@ -127,6 +140,17 @@ impl<'a> PoolKey<'a> {
         true
     }
 
+    /// Removes the pool with all that is in it, here and on whoever follows.
+    pub(crate) fn remove(mut self) {
+        if let (Some(handle), Some(_)) = (self.handle, self.pool.take()) {
+            // SAFETY: the key is open for writing, and no reference to the pool is left.
+            unsafe { api!(RedisModule_UnlinkKey)(handle.as_ptr().cast()) };
+            self.ctx.replicate(c"UNLINK", &[self.name]);
+            self.ctx.signal_modified(self.name);
+            self.events.add(Events::DEL);
+        }
+    }
+
     /// As [`PoolKey::commit`], for an effect that came from a primary or an AOF and is sent on as it came.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
         if !self.apply(effect) {
@@ -142,13 +166,16 @@ impl<'a> PoolKey<'a> {
         };
         let pool = match (self.pool, effect) {
             (Some(pool), _) => pool,
-            (None, Effect::Grant(grant)) => self.create(handle, grant.seats),
+            (None, Effect::Grant(grant) | Effect::Import(grant)) => {
+                self.create(handle, grant.seats)
+            }
             (None, Effect::Join(join)) => self.create(handle, join.seats),
             (None, _) => return false,
         };
         // SAFETY: the open key keeps its pool alive, and `&mut self` makes this the only reference.
         let pool = unsafe { &mut *pool.as_ptr() };
-        if matches!(effect, Effect::Grant(grant) if pool.contains(grant.session)) {
+        if matches!(effect, Effect::Grant(grant) | Effect::Import(grant) if pool.contains(grant.session))
+        {
             // A grant to a session whose own lease had lapsed takes that seat back first.
             self.events.add(Events::EXPIRED);
         }
@@ -168,6 +195,7 @@ impl<'a> PoolKey<'a> {
         }
         match effect {
             Effect::Grant(Grant { session, .. })
+            | Effect::Import(Grant { session, .. })
             | Effect::Beat(Beat { session, .. })
             | Effect::Renew { session, .. }
             | Effect::Free { session, .. } => {
@@ -211,7 +239,8 @@ impl Drop for PoolKey<'_> {
                 .first()
                 .and_then(|place| queue::seats_of(place.waiting));
             queue::put_line(self.database, self.name.bytes(), line);
-            if !self.exists() && first_seats.is_some_and(|seats| seats > 0) {
+            let may_grant = !self.grants_held && first_seats.is_some_and(|seats| seats > 0);
+            if !self.exists() && may_grant {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 reclaim::note(self.ctx, self.name, self.ctx.now_ms());
             }
@@ -253,10 +282,12 @@ impl Events {
     const GRANTED: Events = Events(1 << 8);
     const QUEUED: Events = Events(1 << 9);
     const RESIZED: Events = Events(1 << 10);
+    const IMPORTED: Events = Events(1 << 11);
 
     /// In the order in which they are told: a seat is freed before it is granted again.
-    const OWN: [(Events, &'static CStr); 10] = [
+    const OWN: [(Events, &'static CStr); 11] = [
         (Events::EXPIRED, c"seat.expired"),
+        (Events::IMPORTED, c"seat.imported"),
         (Events::REVOKED, c"seat.revoked"),
         (Events::RELEASED, c"seat.released"),
         (Events::HEARTBEAT, c"seat.heartbeat"),
@@ -271,6 +302,7 @@ impl Events {
     fn of(effect: &Effect<'_>) -> Events {
         match effect {
             Effect::Grant(_) => Events::ACQUIRED,
+            Effect::Import(_) => Events::IMPORTED,
             Effect::Beat(_) => Events::HEARTBEAT,
             Effect::Renew { .. } => Events::RENEWED,
             Effect::Join(_) => Events::QUEUED,

@@ -132,8 +132,8 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
             let lease = pool.lease_of(session);
             ffi::digest_bytes(digest, session.id());
             ffi::digest_bytes(digest, session.metadata().unwrap_or_default());
-            ffi::digest_integer(digest, session.acquired_at().into());
-            ffi::digest_integer(digest, session.last_heartbeat().into());
+            optional(session.acquired_at().map(i64::from));
+            optional(session.last_heartbeat().map(i64::from));
             optional(session.heartbeat_count());
             optional(lease.map(|lease| lease.length_ms as i64));
             optional(lease.map(|lease| lease.deadline_ms));

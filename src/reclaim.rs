@@ -18,6 +18,7 @@ use seat_pool::{Effect, Freed, Schedule};
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
 use crate::pool_key::PoolKey;
+use crate::scripts::{self, Caller};
 use crate::{queue, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
@@ -28,6 +29,9 @@ const BATCH: usize = 32;
 
 /// When to try again while the server must not be written to.
 const RETRY_MS: i64 = 20;
+
+/// How often to look whether a pool that may grant nothing may do so again.
+const HELD_LOOK_MS: i64 = 1000;
 
 /// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
 const LONGEST_WAIT_MS: i64 = 3_600_000;
@@ -245,12 +249,15 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
         let is_pool = PoolKey::read(ctx, name).is_ok_and(|key| key.exists());
         return (some_left || is_pool).then(|| ctx.now_ms() + queue::SLOT_LOOK_MS);
     }
-    let Ok(mut key) = PoolKey::write(ctx, name) else {
+    let Ok(mut key) = scripts::open(ctx, name, Caller::Module) else {
         // A key of another type has no leases, whatever the hint was.
         let some_left = queue::fail(database, name.bytes(), || Error::WrongType);
         return some_left.then(|| ctx.now_ms());
     };
     while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
+    if key.holds_grants() {
+        return Some(ctx.now_ms() + HELD_LOOK_MS);
+    }
     key.serve();
     key.next_look_ms()
 }
@@ -330,6 +337,7 @@ unsafe extern "C" fn on_flush(
     guard("a flush", || {
         let database = flushed.dbnum;
         forget_all(database);
+        scripts::flushed(database);
         queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
     });
 }
@@ -358,6 +366,7 @@ unsafe extern "C" fn on_swapdb(
             hints.databases.insert(one, second);
         });
         queue::databases_swapped(one, other);
+        scripts::databases_swapped(ctx, one, other);
         queue::look_soon_everywhere(ctx, |database| database == one || database == other);
     });
 }

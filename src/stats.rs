@@ -47,6 +47,14 @@ pub(crate) static QUEUED: Total = Total::new("queued");
 pub(crate) static GRANTED: Total = Total::new("granted");
 /// Places given up before their turn came.
 pub(crate) static LEFT: Total = Total::new("left");
+/// Sessions taken over from the scripts' keys.
+pub(crate) static IMPORTED: Total = Total::new("imported");
+/// Sessions given back to the scripts' keys.
+pub(crate) static EXPORTED: Total = Total::new("exported");
+/// Calls of listed scripts that were carried out as commands.
+pub(crate) static SCRIPT_CALLS: Total = Total::new("script_calls");
+/// Readers of the scripts' keys that were answered.
+pub(crate) static SCRIPT_READS: Total = Total::new("script_reads");
 /// Effects from a primary or an AOF that met no session; anything but 0 means that a node has diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
@@ -58,7 +66,7 @@ pub(crate) fn add_tickets(more: i64) {
     TICKETS.fetch_add(more, Relaxed);
 }
 
-static ALL: [&Total; 11] = [
+static ALL: [&Total; 15] = [
     &ACQUIRED,
     &ALREADY_ACTIVE,
     &DENIED,
@@ -69,6 +77,10 @@ static ALL: [&Total; 11] = [
     &QUEUED,
     &GRANTED,
     &LEFT,
+    &IMPORTED,
+    &EXPORTED,
+    &SCRIPT_CALLS,
+    &SCRIPT_READS,
     &IGNORED_EFFECTS,
 ];
 
@@ -87,5 +99,9 @@ extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int)
         let blocked = crate::queue::blocked_clients();
         raw::add_info_field_unsigned_long_long(info, "blocked_clients", blocked);
         raw::add_info_field_long_long(info, "tickets", TICKETS.load(Relaxed));
+        let (pools, are_others_possible) = crate::scripts::known();
+        raw::add_info_field_unsigned_long_long(info, "script_key_pools", pools as u64);
+        let walking = u64::from(are_others_possible);
+        raw::add_info_field_unsigned_long_long(info, "script_key_scan", walking);
     });
 }

@@ -21,7 +21,12 @@ fn id_of(server: &Server) -> String {
 
 /// A node that has all slots.
 fn alone() -> Server {
-    let server = node().start();
+    alone_with("")
+}
+
+/// The same with arguments for the module.
+pub fn alone_with(arguments: &str) -> Server {
+    let server = node().module_args(arguments).start();
     let mut slots = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
     slots.extend((0..16384).map(|slot: u32| slot.to_string()));
     let mut dialog = Dialog::with(&server);

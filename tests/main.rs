@@ -13,6 +13,7 @@ mod leases;
 mod lines;
 mod manners;
 mod memory;
+mod migration;
 mod overbooking;
 mod parity;
 mod persistence;

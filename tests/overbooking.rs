@@ -48,8 +48,43 @@ struct Seen {
     holding: Option<i64>,
 }
 
+/// How a client asks.
+#[derive(Clone, Copy)]
+pub enum Speech<'a> {
+    /// By the commands.
+    Commands,
+    /// By the scripts, with these SHA1s for ACQUIRE, HEARTBEAT and RELEASE.
+    Scripts([&'a str; 3]),
+}
+
+impl Speech<'_> {
+    fn command(self, number: usize) -> redis::Cmd {
+        match self {
+            Speech::Commands => {
+                redis::cmd(["SEAT.ACQUIRE", "SEAT.HEARTBEAT", "SEAT.RELEASE"][number])
+            }
+            Speech::Scripts(shas) => {
+                let mut command = redis::cmd("EVALSHA");
+                command.arg(shas[number]).arg(1);
+                command
+            }
+        }
+    }
+}
+
 #[test]
 fn no_pool_ever_has_more_holders_than_seats() {
+    let server = Server::start();
+    judge(&server, |_| Speech::Commands, || {});
+}
+
+/// Has many clients at once ask as `speech` says of each, while `meanwhile` runs here, and judges what they got. `speech` is called
+/// in the client's thread, just before it begins.
+pub fn judge<'a>(
+    server: &Server,
+    speech: impl Fn(usize) -> Speech<'a> + Sync,
+    meanwhile: impl FnOnce(),
+) {
     let seed = env::var("SEAT_TEST_SEED").map_or_else(
         |_| fastrand::u64(..),
         |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
@@ -57,17 +92,19 @@ fn no_pool_ever_has_more_holders_than_seats() {
     // Not captured by the test harness. The seed fixes what each client does, not how the clients interleave.
     writeln!(io::stderr(), "overbooking: SEAT_TEST_SEED={seed}").expect("stderr");
 
-    let server = Server::start();
     let barrier = Barrier::new(CLIENTS);
+    let speech = &speech;
     let seen: Vec<[Seen; POOLS]> = thread::scope(|scope| {
         let client = |n: usize| {
             let (connection, barrier) = (server.client(), &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                run_client(n, connection, Rng::with_seed(seed.wrapping_add(n as u64)))
+                let random = Rng::with_seed(seed.wrapping_add(n as u64));
+                run_client(n, speech(n), connection, random)
             })
         };
         let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+        meanwhile();
         clients
             .into_iter()
             .map(|client| {
@@ -113,6 +150,11 @@ fn no_pool_ever_has_more_holders_than_seats() {
         }
         grants += tenures.len();
 
+        // Whatever the scripts' callers have left elsewhere is the pool's from here on.
+        redis::cmd("SEAT.CLEANUP")
+            .arg(name(pool))
+            .exec(&mut client)
+            .unwrap();
         let sessions: BTreeSet<String> = redis::cmd("SEAT.SESSIONS")
             .arg(name(pool))
             .query(&mut client)
@@ -134,6 +176,11 @@ fn no_pool_ever_has_more_holders_than_seats() {
     );
 }
 
+/// The pools that [`judge`] works on.
+pub fn pools() -> impl Iterator<Item = String> {
+    (0..POOLS).map(name)
+}
+
 fn name(pool: usize) -> String {
     format!("pool-{pool}")
 }
@@ -147,7 +194,12 @@ fn seats(pool: usize) -> i64 {
 }
 
 /// Acquires, keeps and releases at random, and holds each reply against what it knows of its own seat.
-fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; POOLS] {
+fn run_client(
+    n: usize,
+    speech: Speech<'_>,
+    mut connection: Connection,
+    mut random: Rng,
+) -> [Seen; POOLS] {
     let mut seen: [Seen; POOLS] = Default::default();
     let session = session(n);
     let ends = Instant::now() + RUN;
@@ -166,8 +218,8 @@ fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; P
             seats(pool)
         };
         let seen = &mut seen[pool];
-        let mut ask = |command: &str, argument: Option<i64>, metadata: Option<&str>| {
-            let mut command = redis::cmd(command);
+        let mut ask = |number: usize, argument: Option<i64>, metadata: Option<&str>| {
+            let mut command = speech.command(number);
             command
                 .arg(name(pool))
                 .arg(&session)
@@ -179,7 +231,7 @@ fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; P
         };
         match random.u8(..10) {
             0..5 => {
-                let (asked, reply, answered) = ask("SEAT.ACQUIRE", Some(limit), Some(r#"{"n":1}"#));
+                let (asked, reply, answered) = ask(0, Some(limit), Some(r#"{"n":1}"#));
                 match (reply.0.as_str(), &reply.1[..]) {
                     ("ACQUIRED", &[used, seats]) => {
                         assert!(seen.holding.is_none(), "granted twice");
@@ -220,7 +272,7 @@ fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; P
                 }
             }
             5..8 => {
-                let (_, reply, _) = ask("SEAT.HEARTBEAT", None, None);
+                let (_, reply, _) = ask(1, None, None);
                 match (reply.0.as_str(), &reply.1[..], &mut seen.holding) {
                     ("HEARTBEAT_UPDATED", &[count], Some(beats)) => {
                         *beats += 1;
@@ -231,7 +283,7 @@ fn run_client(n: usize, mut connection: Connection, mut random: Rng) -> [Seen; P
                 }
             }
             _ => {
-                let (asked, reply, answered) = ask("SEAT.RELEASE", None, None);
+                let (asked, reply, answered) = ask(2, None, None);
                 match (reply.0.as_str(), &reply.1[..], seen.holding.take()) {
                     ("RELEASED", &[used], Some(_)) => {
                         assert!(

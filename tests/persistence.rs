@@ -140,7 +140,7 @@ fn a_rewritten_file_has_one_grant_for_each_session() {
             b"SEAT.EFFECT" => {
                 assert_eq!(
                     (command[2].as_slice(), command.len()),
-                    (b"GRANT".as_slice(), 11)
+                    (b"GRANT".as_slice(), 6)
                 );
                 granted.push(command[3].clone());
             }

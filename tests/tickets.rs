@@ -7,7 +7,7 @@ mod lost;
 
 use crate::dialog::{Dialog, Traces};
 use crate::queue::{blocked, recording, units, waiting};
-use crate::support::Server;
+use crate::support::{Server, words};
 
 /// A poll of `session` for one of `seats`, with a ticket that no test outlasts.
 #[track_caller]
@@ -64,9 +64,8 @@ fn each_poll_replicates_the_ticket_that_it_leaves() {
         .iter()
         .filter(|command| command.get(2) == Some(&b"JOIN".to_vec()))
         .map(|join| {
-            let numbers = join[4..].iter();
-            let numbers = numbers.map(|number| String::from_utf8_lossy(number).parse().unwrap());
-            numbers.collect()
+            let numbers = words(join).into_iter().skip(4);
+            numbers.map(|number| number.parse().unwrap()).collect()
         })
         .collect();
     for (join, ms) in joins.iter().zip([60_000, 60_000, 5_000]) {

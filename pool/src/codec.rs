@@ -14,7 +14,7 @@ use crate::places::Place;
 use crate::pool::Pool;
 use crate::queue::Ticket;
 use crate::session::Session;
-use crate::{MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SESSION_BYTES};
+use crate::{MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND, MAX_SESSION_BYTES};
 
 /// The first byte of a header. A change of the layout raises it; older ones stay readable.
 const FORMAT: u8 = 1;
@@ -36,8 +36,8 @@ struct Row<'a> {
     id: &'a [u8],
     #[serde(borrow, with = "serde_bytes")]
     metadata: Option<&'a [u8]>,
-    acquired_at: u32,
-    last_heartbeat: u32,
+    acquired_at: Option<u32>,
+    last_heartbeat: Option<u32>,
     heartbeat_count: Option<i64>,
     lease: Option<StoredLease>,
 }
@@ -259,7 +259,11 @@ impl Decoder {
         }) {
             return Err(DecodeError::BadMetadata);
         }
-        if row.heartbeat_count == Some(i64::MIN) {
+        let is_mark = |second: Option<u32>| second > Some(MAX_SECOND);
+        if row.heartbeat_count == Some(i64::MIN)
+            || is_mark(row.acquired_at)
+            || is_mark(row.last_heartbeat)
+        {
             return Err(DecodeError::Malformed);
         }
         let lease = row.lease.as_ref().map(|lease| Lease {

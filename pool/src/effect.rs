@@ -30,6 +30,8 @@ impl Lease {
 pub enum Effect<'a> {
     /// A session holds a seat.
     Grant(Grant<'a>),
+    /// The same for a session that held its seat in the scripts' keys before.
+    Import(Grant<'a>),
     /// A session sent a sign of life.
     Beat(Beat<'a>),
     /// A session's lease was renewed without a sign of life being counted.
@@ -64,10 +66,10 @@ pub struct Grant<'a> {
     pub session: &'a [u8],
     /// The pool's limit, which the grant states and the pool remembers.
     pub seats: i64,
-    /// When the seat was granted, in seconds of unix time.
-    pub acquired_at: u32,
-    /// The last sign of life, in seconds of unix time.
-    pub last_heartbeat: u32,
+    /// When the seat was granted, in seconds of unix time. Absent for a session that was taken over from elsewhere without.
+    pub acquired_at: Option<u32>,
+    /// The last sign of life, in seconds of unix time. Absent as above.
+    pub last_heartbeat: Option<u32>,
     /// Heartbeats so far, once there was one, or where the caller made the count start.
     pub heartbeat_count: Option<i64>,
     /// The lease, if the session has one.

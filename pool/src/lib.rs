@@ -13,6 +13,7 @@
 mod codec;
 mod deadlines;
 mod effect;
+mod import;
 mod index;
 mod memory;
 mod metadata;
@@ -25,8 +26,9 @@ mod slab;
 
 pub use codec::{DecodeError, Decoder};
 pub use effect::{Beat, Effect, Freed, Grant, Join, Lease};
+pub use import::{Import, ImportError};
 pub use memory::calibrate as calibrate_memory;
-pub use metadata::{MAX_NESTING, Metadata, MetadataError};
+pub use metadata::{MAX_NESTING, Metadata, MetadataError, Stored};
 pub use places::Place;
 pub use pool::{Acquire, Heartbeat, Pool, Waiting};
 pub use queue::{Line, Ticket};
@@ -35,6 +37,9 @@ pub use session::Session;
 
 /// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.
 pub const MAX_SESSION_BYTES: usize = u16::MAX as usize;
+
+/// The last second of unix time that a session's timestamps can hold; it lies in the year 2106.
+pub const MAX_SECOND: u32 = u32::MAX - 1;
 
 /// Where the numbers in the order of arrival end. A number from elsewhere must be below, so that those that follow it have room.
 pub const MAX_ARRIVAL: u64 = 1 << 62;

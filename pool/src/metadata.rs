@@ -7,6 +7,8 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::MAX_SECOND;
+
 /// How deep arrays and objects may nest, the object itself included: cjson's own limit in the scripts.
 pub const MAX_NESTING: u32 = 1000;
 
@@ -20,6 +22,17 @@ pub struct Metadata<'a> {
     pub heartbeat_count: Option<i64>,
 }
 
+/// What the scripts stored for a session: the caller's object with what they kept in it themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored<'a> {
+    /// The caller's part, and the count of heartbeats.
+    pub metadata: Metadata<'a>,
+    /// When the seat was granted, in seconds of unix time.
+    pub acquired_at: Option<u32>,
+    /// The last sign of life, in seconds of unix time.
+    pub last_heartbeat: Option<u32>,
+}
+
 /// Why a caller's metadata is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataError {
@@ -31,6 +44,8 @@ pub enum MetadataError {
     TooDeep,
     /// `heartbeat_count` is not an integer literal of 64 bits, so that no heartbeat could count on from it.
     CountNotAnInteger,
+    /// `acquired_at` or `last_heartbeat` of a stored object is not a number of seconds that a session can hold.
+    NotATime,
 }
 
 impl fmt::Display for MetadataError {
@@ -42,6 +57,9 @@ impl fmt::Display for MetadataError {
             Self::CountNotAnInteger => {
                 f.write_str("heartbeat_count in metadata must be an integer of 64 bits")
             }
+            Self::NotATime => f.write_str(
+                "acquired_at and last_heartbeat in metadata must be seconds of unix time",
+            ),
         }
     }
 }
@@ -66,38 +84,7 @@ impl Metadata<'_> {
     /// Checks `raw`, at most `limit` bytes of it, and takes out the names that the pool keeps itself. They match after
     /// unescaping, and of duplicates the last wins, as with every JSON parser that the scripts' readers use. O(n).
     pub fn parse(raw: &[u8], limit: usize) -> Result<Metadata<'_>, MetadataError> {
-        if raw.len() > limit {
-            return Err(MetadataError::TooLong(limit));
-        }
-        let text = std::str::from_utf8(raw).map_err(|_| MetadataError::NotAnObject)?;
-        let text = text.trim_matches([' ', '\t', '\n', '\r']);
-        let too_deep = Cell::new(false);
-        let found = parse_with(
-            text,
-            TopLevel {
-                too_deep: &too_deep,
-            },
-        )
-        .map_err(|_| {
-            if too_deep.get() {
-                MetadataError::TooDeep
-            } else {
-                MetadataError::NotAnObject
-            }
-        })?;
-        let heartbeat_count = match found.count {
-            None => None,
-            Some(literal) => Some(integer(literal).ok_or(MetadataError::CountNotAnInteger)?),
-        };
-        let text = if found.reserved {
-            Cow::Owned(without_reserved(text).map_err(|_| MetadataError::NotAnObject)?)
-        } else {
-            Cow::Borrowed(text.as_bytes())
-        };
-        Ok(Metadata {
-            text,
-            heartbeat_count,
-        })
+        parse(raw, limit).map(|(metadata, _)| metadata)
     }
 
     /// Whether `text` can stand in a pool as it is: an object that [`Metadata::parse`] would neither refuse nor change.
@@ -109,6 +96,59 @@ impl Metadata<'_> {
     }
 }
 
+impl Stored<'_> {
+    /// As [`Metadata::parse`], with the timestamps. Fractions of a second, which the scripts never wrote, are dropped. O(n).
+    pub fn parse(raw: &[u8], limit: usize) -> Result<Stored<'_>, MetadataError> {
+        let (metadata, found) = parse(raw, limit)?;
+        let second = |literal: Option<&str>| {
+            let second =
+                literal.map(|literal| whole_seconds(literal).ok_or(MetadataError::NotATime));
+            second.transpose()
+        };
+        Ok(Stored {
+            metadata,
+            acquired_at: second(found.acquired_at)?,
+            last_heartbeat: second(found.last_heartbeat)?,
+        })
+    }
+}
+
+fn parse(raw: &[u8], limit: usize) -> Result<(Metadata<'_>, Found<'_>), MetadataError> {
+    if raw.len() > limit {
+        return Err(MetadataError::TooLong(limit));
+    }
+    let text = std::str::from_utf8(raw).map_err(|_| MetadataError::NotAnObject)?;
+    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+    let too_deep = Cell::new(false);
+    let found = parse_with(
+        text,
+        TopLevel {
+            too_deep: &too_deep,
+        },
+    )
+    .map_err(|_| {
+        if too_deep.get() {
+            MetadataError::TooDeep
+        } else {
+            MetadataError::NotAnObject
+        }
+    })?;
+    let heartbeat_count = match found.count {
+        None => None,
+        Some(literal) => Some(integer(literal).ok_or(MetadataError::CountNotAnInteger)?),
+    };
+    let text = if found.reserved {
+        Cow::Owned(without_reserved(text).map_err(|_| MetadataError::NotAnObject)?)
+    } else {
+        Cow::Borrowed(text.as_bytes())
+    };
+    let metadata = Metadata {
+        text,
+        heartbeat_count,
+    };
+    Ok((metadata, found))
+}
+
 /// Whether an object in stored form has no members.
 pub(crate) fn is_empty_object(object: &[u8]) -> bool {
     object[1..object.len() - 1].trim_ascii().is_empty()
@@ -118,6 +158,13 @@ pub(crate) fn is_empty_object(object: &[u8]) -> bool {
 /// The lowest number of 64 bits is left out: [`crate::Session`] has a use for it.
 fn integer(literal: &str) -> Option<i64> {
     literal.parse().ok().filter(|&count| count != i64::MIN)
+}
+
+/// The seconds of a JSON number, as far as a session's timestamps go.
+fn whole_seconds(literal: &str) -> Option<u32> {
+    let seconds: f64 = literal.parse().ok()?;
+    let is_number = literal.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    (is_number && (0.0..f64::from(MAX_SECOND) + 1.0).contains(&seconds)).then_some(seconds as u32)
 }
 
 fn parse_with<'de, S: DeserializeSeed<'de>>(
@@ -176,7 +223,8 @@ fn without_reserved(text: &str) -> serde_json::Result<Vec<u8>> {
 #[derive(PartialEq, Eq)]
 enum Name {
     Count,
-    Timestamp,
+    AcquiredAt,
+    LastHeartbeat,
     Other,
 }
 
@@ -184,7 +232,8 @@ impl Name {
     fn of(name: &str) -> Name {
         match name {
             "heartbeat_count" => Name::Count,
-            "acquired_at" | "last_heartbeat" => Name::Timestamp,
+            "acquired_at" => Name::AcquiredAt,
+            "last_heartbeat" => Name::LastHeartbeat,
             _ => Name::Other,
         }
     }
@@ -213,8 +262,10 @@ impl<'de> de::Deserialize<'de> for Name {
 /// What the first pass over an object finds.
 struct Found<'de> {
     reserved: bool,
-    /// The literal of the last `heartbeat_count`.
+    /// The text of the last `heartbeat_count`, and those of the timestamps.
     count: Option<&'de str>,
+    acquired_at: Option<&'de str>,
+    last_heartbeat: Option<&'de str>,
 }
 
 struct TopLevel<'a> {
@@ -244,14 +295,26 @@ impl<'de> Visitor<'de> for TopLevel<'_> {
         let mut found = Found {
             reserved: false,
             count: None,
+            acquired_at: None,
+            last_heartbeat: None,
         };
         while let Some(name) = map.next_key::<Name>()? {
-            found.reserved |= name != Name::Other;
-            if name == Name::Count {
-                found.count = Some(map.next_value::<&RawValue>()?.get());
-            } else {
-                map.next_value_seed(checked)?;
+            let place = match name {
+                Name::Count => &mut found.count,
+                Name::AcquiredAt => &mut found.acquired_at,
+                Name::LastHeartbeat => &mut found.last_heartbeat,
+                Name::Other => {
+                    map.next_value_seed(checked)?;
+                    continue;
+                }
+            };
+            let text = map.next_value::<&RawValue>()?.get();
+            if name != Name::Count {
+                // A count is looked at more closely later.
+                parse_with(text, checked).map_err(de::Error::custom)?;
             }
+            found.reserved = true;
+            *place = Some(text);
         }
         Ok(found)
     }

@@ -1,5 +1,6 @@
 //! The pool itself: decisions, and the effects that carry them out.
 
+use crate::MAX_SECOND;
 use crate::deadlines::{Deadlines, Entry};
 use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
 use crate::index::Index;
@@ -21,6 +22,8 @@ pub struct Pool {
     /// The leased among `sessions`, by deadline. A session's own deadline and its entry here always agree.
     deadlines: Deadlines,
     payload_bytes: usize,
+    /// Rows that came without metadata.
+    bare: usize,
     /// Most pools never have any.
     tickets: Option<Box<Tickets>>,
 }
@@ -68,6 +71,7 @@ impl Pool {
             index: Index::new(),
             deadlines: Deadlines::default(),
             payload_bytes: 0,
+            bare: 0,
             tickets: None,
         }
     }
@@ -100,6 +104,15 @@ impl Pool {
     /// Live sessions. O(log n) while some have lapsed, otherwise O(1).
     pub fn used(&self, now_ms: i64) -> usize {
         self.len() - self.deadlines.lapsed(now_ms)
+    }
+
+    /// Live sessions that have metadata. As [`Pool::used`], but O(n) while some session has none.
+    pub fn with_metadata(&self, now_ms: i64) -> usize {
+        if self.bare == 0 {
+            return self.used(now_ms);
+        }
+        let live = self.live(now_ms);
+        live.filter(|session| session.metadata().is_some()).count()
     }
 
     /// Live sessions that have a lease. O(log n) while some have lapsed, otherwise O(1).
@@ -418,7 +431,7 @@ impl Pool {
     /// unless they give it one, and do nothing without. O(1), with leases or tickets O(log n).
     pub fn apply(&mut self, effect: &Effect<'_>) -> bool {
         match effect {
-            Effect::Grant(grant) => {
+            Effect::Grant(grant) | Effect::Import(grant) => {
                 self.grant(grant);
                 true
             }
@@ -459,6 +472,7 @@ impl Pool {
         self.seats = grant.seats;
         let session = Session::new(grant);
         self.payload_bytes += session.payload_bytes();
+        self.bare += usize::from(session.metadata().is_none());
         let slot = self.sessions.insert(session);
         let sessions = &self.sessions;
         self.index
@@ -499,6 +513,7 @@ impl Pool {
         };
         if let Some(row) = self.sessions.remove(slot) {
             self.payload_bytes -= row.payload_bytes();
+            self.bare -= usize::from(row.metadata().is_none());
             if let Some(deadline_ms) = row.deadline_ms() {
                 self.deadlines.remove(deadline_ms, slot);
             }
@@ -531,8 +546,8 @@ impl<'a> Effect<'a> {
         Effect::Grant(Grant {
             session,
             seats,
-            acquired_at: seconds(now_ms),
-            last_heartbeat: seconds(now_ms),
+            acquired_at: Some(seconds(now_ms)),
+            last_heartbeat: Some(seconds(now_ms)),
             heartbeat_count: metadata.heartbeat_count,
             lease,
             metadata: Some(&metadata.text),
@@ -542,7 +557,7 @@ impl<'a> Effect<'a> {
     /// The lease that a session has by this effect.
     pub fn lease(&self) -> Option<Lease> {
         match self {
-            Effect::Grant(grant) => grant.lease,
+            Effect::Grant(grant) | Effect::Import(grant) => grant.lease,
             Effect::Beat(beat) => beat.lease,
             Effect::Renew { lease, .. } => Some(*lease),
             Effect::Free { .. } | Effect::Join(_) | Effect::Leave { .. } | Effect::Seats(_) => None,
@@ -587,7 +602,7 @@ fn entry(slot: u32, lease: Lease) -> Entry {
 
 /// Milliseconds of unix time in whole seconds, as the scripts' TIME gave them; clamped to what a session stores, which ends
 /// in the year 2106.
-fn seconds(now_ms: i64) -> u32 {
+pub(crate) fn seconds(now_ms: i64) -> u32 {
     let seconds = now_ms.div_euclid(1000);
-    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+    u32::try_from(seconds.max(0)).map_or(MAX_SECOND, |seconds| seconds.min(MAX_SECOND))
 }

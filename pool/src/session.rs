@@ -9,6 +9,9 @@ use crate::metadata::is_empty_object;
 /// Marks the absence of a heartbeat count in its field. No count can reach it: counts start at a caller's number and rise.
 const NO_COUNT: i64 = i64::MIN;
 
+/// Marks the absence of a timestamp in its field: a second beyond those that a clock is let to state.
+const NO_SECOND: u32 = u32::MAX;
+
 /// Marks the absence of a lease in the deadline's field. [`crate::Lease::starting`] never gives it out.
 const NO_DEADLINE: i64 = i64::MAX;
 
@@ -46,8 +49,8 @@ impl Session {
                 .into_boxed_slice(),
             heartbeat_count: grant.heartbeat_count.unwrap_or(NO_COUNT),
             deadline_ms: grant.lease.map_or(NO_DEADLINE, |lease| lease.deadline_ms),
-            acquired_at: grant.acquired_at,
-            last_heartbeat: grant.last_heartbeat,
+            acquired_at: grant.acquired_at.unwrap_or(NO_SECOND),
+            last_heartbeat: grant.last_heartbeat.unwrap_or(NO_SECOND),
         }
     }
 
@@ -73,14 +76,14 @@ impl Session {
         (!metadata.is_empty()).then_some(metadata)
     }
 
-    /// When the seat was granted, in seconds of unix time.
-    pub fn acquired_at(&self) -> u32 {
-        self.acquired_at
+    /// When the seat was granted, in seconds of unix time, as far as that is known.
+    pub fn acquired_at(&self) -> Option<u32> {
+        (self.acquired_at != NO_SECOND).then_some(self.acquired_at)
     }
 
-    /// The last sign of life, in seconds of unix time.
-    pub fn last_heartbeat(&self) -> u32 {
-        self.last_heartbeat
+    /// The last sign of life, in seconds of unix time, as far as one is known.
+    pub fn last_heartbeat(&self) -> Option<u32> {
+        (self.last_heartbeat != NO_SECOND).then_some(self.last_heartbeat)
     }
 
     /// Heartbeats so far; `None` before the first, unless the caller made the count start somewhere.
@@ -98,9 +101,13 @@ impl Session {
         self.deadline_ms > now_ms
     }
 
-    /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back since.
+    /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back since, or if none is known: nobody
+    /// loses a seat without evidence.
     pub fn silent_seconds(&self, now_ms: i64) -> u64 {
-        let silent = now_ms.div_euclid(1000) - i64::from(self.last_heartbeat);
+        let Some(heard) = self.last_heartbeat().or(self.acquired_at()) else {
+            return 0;
+        };
+        let silent = now_ms.div_euclid(1000) - i64::from(heard);
         u64::try_from(silent).unwrap_or(0)
     }
 
@@ -119,17 +126,18 @@ impl Session {
         let object = self.metadata()?;
         let mut json = Vec::with_capacity(object.len() + 96);
         json.extend_from_slice(&object[..object.len() - 1]);
-        if !is_empty_object(object) {
-            json.push(b',');
-        }
-        let (acquired_at, last_heartbeat) = (self.acquired_at, self.last_heartbeat);
-        write!(
-            json,
-            r#""acquired_at":{acquired_at},"last_heartbeat":{last_heartbeat}"#
-        )
-        .expect("writing to a Vec cannot fail");
-        if let Some(count) = self.heartbeat_count() {
-            write!(json, r#","heartbeat_count":{count}"#).expect("writing to a Vec cannot fail");
+        let mut is_first = is_empty_object(object);
+        let own = [
+            ("acquired_at", self.acquired_at().map(i64::from)),
+            ("last_heartbeat", self.last_heartbeat().map(i64::from)),
+            ("heartbeat_count", self.heartbeat_count()),
+        ];
+        for (name, value) in own {
+            let Some(value) = value else { continue };
+            if !std::mem::take(&mut is_first) {
+                json.push(b',');
+            }
+            write!(json, r#""{name}":{value}"#).expect("writing to a Vec cannot fail");
         }
         json.push(b'}');
         Some(json)
@@ -153,8 +161,8 @@ mod tests {
                 let session = Session::new(&Grant {
                     session: &id,
                     seats: 1,
-                    acquired_at: 1,
-                    last_heartbeat: 2,
+                    acquired_at: Some(1),
+                    last_heartbeat: Some(2),
                     heartbeat_count: None,
                     lease: None,
                     metadata,

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use seat_pool::{
-    Acquire, DecodeError, Decoder, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, Pool, Ticket,
+    Acquire, DecodeError, Decoder, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, MAX_SECOND, Pool,
+    Ticket,
 };
 
 fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
@@ -16,8 +17,8 @@ fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
         pool.apply(&Effect::Grant(Grant {
             session: id.as_bytes(),
             seats: i64::MIN,
-            acquired_at: 1_700_000_000,
-            last_heartbeat: u32::MAX,
+            acquired_at: (number % 5 > 0).then_some(1_700_000_000),
+            last_heartbeat: (number % 7 > 0).then_some(MAX_SECOND),
             heartbeat_count: (number % 2 == 0).then_some(-1),
             lease: (number % 3 == 0).then_some(lease),
             metadata,

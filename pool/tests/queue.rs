@@ -266,6 +266,7 @@ impl Model {
             Effect::Leave { session } => self.drop_ticket(id_of(session)),
             Effect::Seats(seats) => self.seats = *seats,
             Effect::Beat(_) => unreachable!("no step counts heartbeats"),
+            Effect::Import(_) => unreachable!("no step imports"),
         }
     }
 

@@ -22,9 +22,9 @@ impl Command for Acquire {
         since: SINCE,
         flags: c"write fast",
         arity: -4,
-        key: raw::REDISMODULE_CMD_KEY_RW
+        keys: &[raw::REDISMODULE_CMD_KEY_RW
             | raw::REDISMODULE_CMD_KEY_ACCESS
-            | raw::REDISMODULE_CMD_KEY_INSERT,
+            | raw::REDISMODULE_CMD_KEY_INSERT],
         arguments: &[
             Argument::KEY,
             Argument::string(c"session"),
@@ -51,7 +51,7 @@ impl Command for Acquire {
             now_ms,
         };
 
-        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let mut key = call.pool_to_change()?;
         let mut decision = request.decide(&key);
         if decision != Decision::AlreadyActive && request.lets_waiters_in(&mut key) {
             decision = request.decide(&key);

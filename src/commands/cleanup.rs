@@ -5,7 +5,6 @@ use redis_module::raw;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 pub(super) struct Cleanup;
 
@@ -18,9 +17,9 @@ impl Command for Cleanup {
         since: SINCE,
         flags: c"write",
         arity: -2,
-        key: raw::REDISMODULE_CMD_KEY_RW
+        keys: &[raw::REDISMODULE_CMD_KEY_RW
             | raw::REDISMODULE_CMD_KEY_ACCESS
-            | raw::REDISMODULE_CMD_KEY_DELETE,
+            | raw::REDISMODULE_CMD_KEY_DELETE],
         arguments: &[
             Argument::KEY,
             Argument::integer(c"seconds").after(c"IDLE").optional(),
@@ -41,7 +40,7 @@ impl Command for Cleanup {
             }
         };
 
-        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let mut key = call.pool_to_change()?;
         let now_ms = ctx.now_ms();
         let mut cleaned = key.reclaim(now_ms, usize::MAX);
         if let Some(idle_seconds) = idle_seconds {

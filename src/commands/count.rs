@@ -17,7 +17,7 @@ impl Command for Count {
         since: SINCE,
         flags: c"readonly fast",
         arity: 2,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[Argument::KEY],
     };
 

@@ -19,7 +19,7 @@ impl Command for Effect {
         flags: c"write fast",
         arity: -4,
         // The server takes only one of insert, update and delete.
-        key: raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        keys: &[raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE],
         arguments: &[
             Argument::KEY,
             Argument::string(c"kind"),

@@ -7,7 +7,6 @@ use super::options::{self, Options};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec};
-use crate::pool_key::PoolKey;
 use crate::{replies, stats};
 
 pub(super) struct Heartbeat;
@@ -20,9 +19,9 @@ impl Command for Heartbeat {
         since: SINCE,
         flags: c"write fast",
         arity: -3,
-        key: raw::REDISMODULE_CMD_KEY_RW
+        keys: &[raw::REDISMODULE_CMD_KEY_RW
             | raw::REDISMODULE_CMD_KEY_ACCESS
-            | raw::REDISMODULE_CMD_KEY_UPDATE,
+            | raw::REDISMODULE_CMD_KEY_UPDATE],
         arguments: &[
             Argument::KEY,
             Argument::string(c"session"),
@@ -39,7 +38,7 @@ impl Command for Heartbeat {
         let now_ms = ctx.now_ms();
         let lease = options.lease(now_ms)?;
 
-        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let mut key = call.pool_to_change()?;
         match key.pool().heartbeat(now_ms, session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),

@@ -18,7 +18,7 @@ impl Command for Info {
         since: SINCE,
         flags: c"readonly",
         arity: 2,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[Argument::KEY],
     };
 

@@ -7,8 +7,10 @@ mod acquire;
 mod cleanup;
 mod count;
 mod effect;
+mod export;
 mod get;
 mod heartbeat;
+mod import;
 mod info;
 mod options;
 mod pttl;
@@ -18,6 +20,7 @@ mod resize;
 mod revoke;
 mod scan;
 mod sessions;
+mod view;
 
 use std::ffi::{CStr, c_int};
 
@@ -26,6 +29,8 @@ use redis_module::raw;
 use crate::config;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Spec, Str, guard};
+use crate::pool_key::PoolKey;
+use crate::scripts::{self, Caller};
 
 /// The version that brought the commands of this one.
 const SINCE: &CStr = c"0.1.0";
@@ -52,6 +57,11 @@ impl<'a> Call<'a> {
 
     fn key(&self) -> Result<Str<'a>, Error> {
         self.arg(1)
+    }
+
+    /// Opens the key to change its pool.
+    fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
+        scripts::open(self.ctx, self.key()?, Caller::Client)
     }
 
     /// A session id that may be granted a seat.
@@ -90,6 +100,16 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<resize::Resize>(ctx, category)?;
     register_one::<queue::Queue>(ctx, category)?;
     register_one::<queue::Position>(ctx, category)?;
+    register_one::<import::Import>(ctx, category)?;
+    register_one::<export::Export>(ctx, category)?;
+    register_one::<view::View<0>>(ctx, category)?;
+    register_one::<view::View<1>>(ctx, category)?;
+    register_one::<view::View<2>>(ctx, category)?;
+    register_one::<view::View<3>>(ctx, category)?;
+    register_one::<view::View<4>>(ctx, category)?;
+    register_one::<view::View<5>>(ctx, category)?;
+    register_one::<view::View<6>>(ctx, category)?;
+    register_one::<view::View<7>>(ctx, category)?;
     register_one::<effect::Effect>(ctx, category)
 }
 

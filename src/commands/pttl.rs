@@ -20,7 +20,7 @@ impl Command for Pttl {
         since: SINCE,
         flags: c"readonly fast",
         arity: 3,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[Argument::KEY, Argument::string(c"session")],
     };
 

@@ -18,7 +18,7 @@ impl Command for Queue {
         since: SINCE,
         flags: c"readonly",
         arity: 2,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[Argument::KEY],
     };
 
@@ -49,7 +49,7 @@ impl Command for Position {
         since: SINCE,
         flags: c"readonly fast",
         arity: 3,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[Argument::KEY, Argument::string(c"session")],
     };
 

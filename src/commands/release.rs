@@ -6,7 +6,6 @@ use seat_pool::{Effect, Freed};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 use crate::stats;
 
 pub(super) struct Release;
@@ -19,9 +18,9 @@ impl Command for Release {
         since: SINCE,
         flags: c"write fast",
         arity: 3,
-        key: raw::REDISMODULE_CMD_KEY_RW
+        keys: &[raw::REDISMODULE_CMD_KEY_RW
             | raw::REDISMODULE_CMD_KEY_ACCESS
-            | raw::REDISMODULE_CMD_KEY_DELETE,
+            | raw::REDISMODULE_CMD_KEY_DELETE],
         arguments: &[Argument::KEY, Argument::string(c"session")],
     };
 
@@ -29,7 +28,7 @@ impl Command for Release {
         let Call { ctx, .. } = call;
         let session = call.arg(2)?.bytes();
 
-        let mut key = PoolKey::write(ctx, call.key()?)?;
+        let mut key = call.pool_to_change()?;
         let now_ms = call.ctx.now_ms();
         key.leave(session);
         if key.pool().get(now_ms, session).is_none() {

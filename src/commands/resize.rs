@@ -6,7 +6,6 @@ use seat_pool::Effect;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 pub(super) struct Resize;
 
@@ -18,13 +17,13 @@ impl Command for Resize {
         since: SINCE,
         flags: c"write",
         arity: 3,
-        key: raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        keys: &[raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE],
         arguments: &[Argument::KEY, Argument::integer(c"seats")],
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let seats = call.arg(2)?.integer().ok_or(Error::Seats)?;
-        let mut key = PoolKey::write(call.ctx, call.key()?)?;
+        let mut key = call.pool_to_change()?;
         let mut granted = 0;
         if !key.pool().is_empty() && key.pool().seats() != seats {
             key.commit(&Effect::Seats(seats));

@@ -6,7 +6,6 @@ use seat_pool::{Effect, Freed};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 use crate::stats;
 
 pub(super) struct Revoke;
@@ -19,12 +18,12 @@ impl Command for Revoke {
         since: SINCE,
         flags: c"write",
         arity: -3,
-        key: raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
+        keys: &[raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE],
         arguments: &[Argument::KEY, Argument::string(c"session").repeated()],
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let mut key = PoolKey::write(call.ctx, call.key()?)?;
+        let mut key = call.pool_to_change()?;
         let now_ms = call.ctx.now_ms();
         let mut revoked = 0;
         for session in call.args.iter().skip(2) {

@@ -21,7 +21,7 @@ impl Command for Scan {
         since: SINCE,
         flags: c"readonly",
         arity: -3,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[
             Argument::KEY,
             Argument::integer(c"cursor"),

@@ -22,7 +22,7 @@ impl Command for Sessions {
         since: SINCE,
         flags: c"readonly",
         arity: -2,
-        key: raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: &[Argument::KEY, WITH_METADATA],
     };
 

@@ -4,9 +4,17 @@
 //! Every pointer here comes from the server for the length of one callback, and the types below carry that as a lifetime. All of
 //! it runs on the main thread, except `free`, which the server may call from a background thread.
 
+mod call;
+mod filter;
+mod keyspace;
 mod spec;
+mod user;
 
+pub(crate) use call::Reply;
+pub(crate) use filter::Incoming;
+pub(crate) use keyspace::{Kind, Walk};
 pub(crate) use spec::{Argument, Spec};
+pub(crate) use user::{User, has_users};
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
 use std::marker::PhantomData;
@@ -140,6 +148,13 @@ impl<'a> Ctx<'a> {
     pub(crate) fn select_database(self, database: c_int) {
         // SAFETY: the context is valid for 'a; the server refuses a number that it does not have.
         unsafe { api!(RedisModule_SelectDb)(self.as_ptr(), database) };
+    }
+
+    /// As [`Ctx::select_database`], and whether there is such a database.
+    pub(crate) fn try_select_database(self, database: c_int) -> bool {
+        // SAFETY: as above.
+        let status = unsafe { api!(RedisModule_SelectDb)(self.as_ptr(), database) };
+        status == raw::Status::Ok as c_int
     }
 
     /// Whether replicating now, outside a command, would crash the server: during CLIENT PAUSE and FAILOVER, and while it loads.
@@ -294,6 +309,17 @@ impl<'a> Ctx<'a> {
         raw::reply_with_map(self.as_ptr(), len as c_long);
     }
 
+    /// Begins a set: a RESP3 set, or an array for RESP2 and on servers whose modules have no sets.
+    pub(crate) fn reply_set(self, len: usize) {
+        // SAFETY: as above; the function is absent before 7.0.
+        unsafe {
+            match raw::RedisModule_ReplyWithSet {
+                Some(reply) => reply(self.as_ptr(), len as c_long),
+                None => api!(RedisModule_ReplyWithArray)(self.as_ptr(), len as c_long),
+            }
+        };
+    }
+
     pub(crate) fn reply_integer(self, value: i64) {
         // SAFETY: as above.
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.as_ptr(), value) };
@@ -394,6 +420,13 @@ impl OwnedStr {
             api!(RedisModule_CreateString)(ptr::null_mut(), start, bytes.len())
         };
         OwnedStr { raw }
+    }
+
+    /// The string for the server, which frees it.
+    pub(crate) fn into_raw(self) -> *mut raw::RedisModuleString {
+        let raw = self.raw;
+        std::mem::forget(self);
+        raw
     }
 
     pub(crate) fn get(&self) -> Str<'_> {

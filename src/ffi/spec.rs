@@ -15,14 +15,22 @@ pub(crate) struct Argument {
     /// The word that introduces the argument, or that it is.
     pub(crate) token: Option<&'static CStr>,
     pub(crate) flags: u32,
+    /// Which of the command's keys it is, if it is one.
+    pub(crate) key: c_int,
     pub(crate) alternatives: &'static [Argument],
 }
 
 impl Argument {
-    pub(crate) const KEY: Argument = Argument {
-        kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-        ..Argument::string(c"key")
-    };
+    pub(crate) const KEY: Argument = Argument::key(c"key", 0);
+
+    /// The key of this number among the command's keys.
+    pub(crate) const fn key(name: &'static CStr, number: c_int) -> Argument {
+        Argument {
+            kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+            key: number,
+            ..Argument::string(name)
+        }
+    }
 
     pub(crate) const fn string(name: &'static CStr) -> Argument {
         Argument {
@@ -30,6 +38,7 @@ impl Argument {
             kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
             token: None,
             flags: raw::REDISMODULE_CMD_ARG_NONE,
+            key: -1,
             alternatives: &[],
         }
     }
@@ -78,7 +87,6 @@ impl Argument {
     ) -> Vec<raw::RedisModuleCommandArg> {
         let mut list: Vec<_> = Vec::with_capacity(arguments.len() + 1);
         for argument in arguments {
-            let is_key = argument.kind == Argument::KEY.kind;
             let subargs = if argument.alternatives.is_empty() {
                 ptr::null_mut()
             } else {
@@ -90,7 +98,7 @@ impl Argument {
             list.push(raw::RedisModuleCommandArg {
                 name: argument.name.as_ptr(),
                 type_: argument.kind,
-                key_spec_index: if is_key { 0 } else { -1 },
+                key_spec_index: argument.key,
                 token: argument.token.map_or(ptr::null(), CStr::as_ptr),
                 summary: ptr::null(),
                 since: ptr::null(),
@@ -117,8 +125,8 @@ pub(crate) struct Spec {
     pub(crate) flags: &'static CStr,
     /// Arguments with the name, as a minimum if negative.
     pub(crate) arity: c_int,
-    /// What it does to its one key (`REDISMODULE_CMD_KEY_*`).
-    pub(crate) key: u32,
+    /// What it does to each of its keys (`REDISMODULE_CMD_KEY_*`), which are its first arguments.
+    pub(crate) keys: &'static [u32],
     pub(crate) arguments: &'static [Argument],
 }
 
@@ -145,8 +153,9 @@ impl Spec {
         // SAFETY: context and strings are valid, and the server copies them.
         unsafe {
             let flags = self.flags.as_ptr();
+            let last_key = self.keys.len() as c_int;
             let created =
-                api!(RedisModule_CreateCommand)(ctx, name, Some(callback), flags, 1, 1, 1);
+                api!(RedisModule_CreateCommand)(ctx, name, Some(callback), flags, 1, last_key, 1);
             if created != OK {
                 return Err("cannot create the command; does another module have it?");
             }
@@ -183,13 +192,14 @@ impl Spec {
         };
         // SAFETY: zero ends the list of key specs: all fields are pointers, integers, or unions of them.
         let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-        let mut key_specs = [
-            raw::RedisModuleCommandKeySpec {
-                flags: u64::from(self.key),
+        let keys = (1..).zip(self.keys);
+        let mut key_specs: Vec<_> = keys
+            .map(|(pos, &flags)| raw::RedisModuleCommandKeySpec {
+                flags: u64::from(flags),
                 begin_search_type:
                     raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
                 bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
-                    index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
+                    index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos },
                 },
                 find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
                 fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
@@ -200,9 +210,9 @@ impl Spec {
                     },
                 },
                 ..end
-            },
-            end,
-        ];
+            })
+            .collect();
+        key_specs.push(end);
         let mut nested = Vec::new();
         let mut arguments = Argument::to_raw(self.arguments, &mut nested);
         let info = raw::RedisModuleCommandInfo {

@@ -11,6 +11,7 @@ use super::{
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
 use crate::pool_key::PoolKey;
+use crate::scripts::{self, Caller};
 use crate::{reclaim, replies, server};
 
 /// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
@@ -97,7 +98,7 @@ fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
     if !ctx.may_serve(key.get()) {
         return;
     }
-    if let Ok(mut key) = PoolKey::write(ctx, key.get()) {
+    if let Ok(mut key) = scripts::open(ctx, key.get(), Caller::Module) {
         body(&mut key);
     }
 }

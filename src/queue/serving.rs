@@ -191,7 +191,7 @@ impl PoolKey<'_> {
 
     fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> bool {
         let now_ms = self.ctx.now_ms();
-        let Some(line) = &self.line else {
+        let Some(line) = self.line.as_ref().filter(|_| !self.holds_grants()) else {
             return false;
         };
         // Without a pool there is no limit but that of the call, or that which the first in line states.

@@ -33,7 +33,7 @@ fn strings(value: &Value) -> BTreeSet<String> {
 #[test]
 fn flags_keys_and_arity() {
     let server = Server::start();
-    let expected: [(&str, &[&str], i64); 14] = [
+    let expected: [(&str, &[&str], i64); 24] = [
         ("seat.acquire", &["write", "fast"], -4),
         ("seat.release", &["write", "fast"], 3),
         ("seat.heartbeat", &["write", "fast"], -3),
@@ -48,6 +48,16 @@ fn flags_keys_and_arity() {
         ("seat.resize", &["write"], 3),
         ("seat.queue", &["readonly"], 2),
         ("seat.position", &["readonly", "fast"], 3),
+        ("seat.import", &["write"], 4),
+        ("seat.export", &["write"], 4),
+        ("seat.sismember", &["readonly"], 3),
+        ("seat.smembers", &["readonly"], 2),
+        ("seat.scard", &["readonly"], 2),
+        ("seat.hget", &["readonly"], 3),
+        ("seat.hgetall", &["readonly"], 2),
+        ("seat.hexists", &["readonly"], 3),
+        ("seat.hlen", &["readonly"], 2),
+        ("seat.hkeys", &["readonly"], 2),
     ];
     for (name, flags, arity) in expected {
         let fields = described(&server, name);
@@ -56,7 +66,16 @@ fn flags_keys_and_arity() {
         actual.remove("module");
         let flags: BTreeSet<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         assert_eq!(actual, flags, "{name}");
-        assert_eq!(fields[3..6], [1, 1, 1].map(Value::Int), "{name}: its key");
+        let keys = if ["seat.import", "seat.export"].contains(&name) {
+            3
+        } else {
+            1
+        };
+        assert_eq!(
+            fields[3..6],
+            [1, keys, 1].map(Value::Int),
+            "{name}: its keys"
+        );
         // A module states the arity since 7.0; before, only the module itself knows it.
         let arity = if server.version() >= (7, 0, 0) {
             arity

@@ -8,6 +8,7 @@ use redis::Value;
 use super::differences::{self, Covers};
 use super::json::{self, Object};
 use super::step::{Action, Step, members_key, metadata_key};
+use crate::migration::beside_the_scripts;
 use crate::support::{Command, Server, Wire};
 
 const ACQUIRE: &str = include_str!("../lua/acquire_seat.lua");
@@ -17,10 +18,20 @@ const RELEASE: &str = include_str!("../lua/release_seat.lua");
 /// The sessions of one pool, with the JSON text of their metadata where there is one.
 pub type State = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// How the module is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// By its commands.
+    Commands,
+    /// By the scripts' own calls, unchanged.
+    OwnCalls,
+}
+
 /// Both servers, a connection to each, and what their pools were after the last step.
 pub struct Pair {
     scripts: Wire,
     module: Wire,
+    way: Way,
     shas: [String; 3],
     states: BTreeMap<Vec<u8>, State>,
     last_reply: Vec<u8>,
@@ -28,16 +39,30 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn start() -> Self {
-        Self::connect(Server::wire)
+    pub fn start(way: Way) -> Self {
+        Self::connect(way, Server::wire)
     }
 
-    pub fn start_resp3() -> Self {
-        Self::connect(|server| server.wire().resp3())
+    pub fn start_resp3(way: Way) -> Self {
+        Self::connect(way, |server| server.wire().resp3())
     }
 
-    fn connect(wire: impl Fn(&Server) -> Wire) -> Self {
-        let servers = [Server::plain(), Server::start()];
+    /// One for each way of asking the module, in each protocol.
+    pub fn all() -> [Self; 4] {
+        [
+            Self::start(Way::Commands),
+            Self::start_resp3(Way::Commands),
+            Self::start(Way::OwnCalls),
+            Self::start_resp3(Way::OwnCalls),
+        ]
+    }
+
+    fn connect(way: Way, wire: impl Fn(&Server) -> Wire) -> Self {
+        let module = match way {
+            Way::Commands => Server::start(),
+            Way::OwnCalls => beside_the_scripts().start(),
+        };
+        let servers = [Server::plain(), module];
         let mut scripts = wire(&servers[0]);
         let shas = [ACQUIRE, HEARTBEAT, RELEASE].map(|text| {
             let sha = bytes(scripts.value(&["SCRIPT", "LOAD", text]));
@@ -47,6 +72,7 @@ impl Pair {
         Self {
             scripts,
             module,
+            way,
             shas,
             states: BTreeMap::new(),
             last_reply: Vec::new(),
@@ -103,7 +129,13 @@ impl Pair {
             Action::Heartbeat => self.shas[1].clone(),
             _ => self.shas[2].clone(),
         };
-        (step.for_scripts(sha), step.for_module())
+        let module = match (self.way, step.action) {
+            (Way::OwnCalls, Action::Acquire | Action::Heartbeat | Action::Release) => {
+                step.for_scripts(sha)
+            }
+            _ => step.for_module(),
+        };
+        (step.for_scripts(sha), module)
     }
 
     /// Takes a step on both sides and says what is wrong with the answers or the states, if anything is.

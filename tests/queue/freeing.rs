@@ -2,7 +2,7 @@
 
 use super::{NOTHING, block, blocked, now_ms, queue, recording, units, waiting};
 use crate::dialog::{Dialog, replicated, total};
-use crate::support::{Server, eventually};
+use crate::support::{Server, eventually, words};
 
 #[test]
 fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
@@ -290,9 +290,9 @@ fn a_lease_starts_at_the_grant() {
         });
         let grant = stream
             .iter()
-            .find(|command| command.contains(&b"GRANT".to_vec()));
-        let deadline = &grant.expect("a grant")[9];
-        let deadline_ms: i64 = String::from_utf8_lossy(deadline).parse().unwrap();
+            .map(words)
+            .find(|words| words.get(2).is_some_and(|kind| kind == "GRANT"));
+        let deadline_ms: i64 = grant.expect("a grant")[9].parse().unwrap();
         let granted_ms = deadline_ms - length_ms;
         assert!((before_ms..=now_ms()).contains(&granted_ms), "{option}");
         assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);

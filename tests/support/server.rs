@@ -248,6 +248,17 @@ impl Server {
         });
     }
 
+    /// Loads the module into a server that runs without, with these arguments.
+    #[track_caller]
+    pub fn load_module(&self, arguments: &str) {
+        let mut load = redis::cmd("MODULE");
+        load.arg("LOAD")
+            .arg(module().as_os_str().as_encoded_bytes());
+        load.arg(arguments.split(' ').collect::<Vec<_>>());
+        load.exec(&mut self.client())
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
+    }
+
     /// `kill -9`.
     #[track_caller]
     pub fn kill9(&mut self) {
@@ -357,6 +368,7 @@ impl Server {
         ];
         if self.version() >= (7, 0, 0) {
             lines.push("enable-debug-command yes".to_owned());
+            lines.push("enable-module-command yes".to_owned());
         }
         if !self.builder.plain {
             lines.push(format!(

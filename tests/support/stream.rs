@@ -9,12 +9,20 @@ use super::Server;
 /// A command as its arguments.
 pub type Command = Vec<Vec<u8>>;
 
-/// The arguments as text, bytes outside printable ASCII escaped: for comparing and for reading.
+/// The arguments as text, bytes outside printable ASCII escaped: for comparing and for reading. The numbers of an effect, which are
+/// one argument, stand apart.
 pub fn words(command: &Command) -> Vec<String> {
-    command
-        .iter()
-        .map(|argument| argument.escape_ascii().to_string())
-        .collect()
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let is_effect = command.first().is_some_and(|name| name == b"SEAT.EFFECT");
+    let mut words = Vec::new();
+    for (place, argument) in command.iter().enumerate() {
+        if is_effect && place == 4 && argument.contains(&b' ') {
+            words.extend(argument.split(|&byte| byte == b' ').map(text));
+        } else {
+            words.push(text(argument));
+        }
+    }
+    words
 }
 
 impl Server {

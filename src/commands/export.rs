@@ -1,0 +1,59 @@
+//! `SEAT.EXPORT key sessions-key metadata-key`
+
+use redis_module::raw;
+
+use super::{Call, Command, SINCE};
+use crate::error::Error;
+use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+use crate::scripts;
+
+pub(super) struct Export;
+
+/// What EXPORT does with the two keys that it writes to.
+const FILLED: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT;
+
+impl Command for Export {
+    const SPEC: Spec = Spec {
+        name: c"seat.export",
+        summary: c"Writes a pool's sessions into a set and a hash, and removes the pool.",
+        complexity: c"O(N) where N is the number of sessions and the length of their metadata",
+        since: SINCE,
+        flags: c"write",
+        arity: 4,
+        keys: &[
+            raw::REDISMODULE_CMD_KEY_RW
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_DELETE,
+            FILLED,
+            FILLED,
+        ],
+        arguments: &[
+            Argument::KEY,
+            Argument::key(c"sessions-key", 1),
+            Argument::key(c"metadata-key", 2),
+        ],
+    };
+
+    fn run(call: Call<'_>) -> Result<(), Error> {
+        let ctx = call.ctx;
+        let (sessions, metadata) = (call.arg(2)?, call.arg(3)?);
+        let name = call.key()?;
+        let names = [name.bytes(), sessions.bytes(), metadata.bytes()];
+        if names[0] == names[1] || names[1] == names[2] || names[0] == names[2] {
+            return Err(Error::SameKey);
+        }
+
+        let key = PoolKey::write(ctx, name)?;
+        let exported = if key.exists() {
+            if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
+                return Err(Error::OutOfMemory);
+            }
+            scripts::export_to(key, sessions, metadata)?
+        } else {
+            0
+        };
+        ctx.reply_integer(exported as i64);
+        Ok(())
+    }
+}

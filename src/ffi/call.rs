@@ -1,0 +1,142 @@
+//! Calling the server's own commands, and sending them on.
+
+use std::ffi::{CStr, c_char};
+use std::ptr::NonNull;
+use std::slice;
+
+use redis_module::raw;
+
+use super::{Ctx, Str, api};
+
+/// The reply to a call.
+pub(crate) struct Reply {
+    raw: NonNull<raw::RedisModuleCallReply>,
+}
+
+impl Ctx<'_> {
+    /// Runs a command of the server's as the server itself, in the selected database, and replicates nothing. `None` if there is no
+    /// such command, or if this node may not serve its keys.
+    pub(crate) fn call(self, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
+        self.call_with(c"v", command, arguments)
+    }
+
+    /// As [`Ctx::call`], with the reply in the protocol of the client of this callback where the server can (7.0 and later).
+    pub(crate) fn call_for_client(self, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
+        // SAFETY: the statics are set once before the module's first callback.
+        let knows_protocols = unsafe { raw::RedisModule_ReplyWithSet }.is_some();
+        let format = if knows_protocols { c"0v" } else { c"v" };
+        self.call_with(format, command, arguments)
+    }
+
+    fn call_with(self, format: &CStr, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+        // SAFETY: the context and the arguments are valid, and `v` takes a pointer to strings and their number.
+        let reply = unsafe {
+            api!(RedisModule_Call)(
+                self.as_ptr(),
+                command.as_ptr(),
+                format.as_ptr(),
+                arguments.as_ptr(),
+                arguments.len(),
+            )
+        };
+        NonNull::new(reply).map(|raw| Reply { raw })
+    }
+
+    /// Whether the callback runs for a user, so that there are rights to be asked for. For servers of 7.0 and later only.
+    pub(crate) fn has_user(self) -> bool {
+        // `C` asks for the rights of the context's user. HELLO is open to every user, so only the lack of one leaves no reply.
+        let reply = self.call_with(c"Cv", c"HELLO", &[]);
+        reply.is_some()
+    }
+
+    /// Sends a command of the server's to the AOF and the replicas.
+    pub(crate) fn replicate(self, command: &CStr, arguments: &[Str<'_>]) {
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+        // SAFETY: as above.
+        unsafe {
+            api!(RedisModule_Replicate)(
+                self.as_ptr(),
+                command.as_ptr(),
+                c"v".as_ptr(),
+                arguments.as_ptr(),
+                arguments.len(),
+            );
+        }
+    }
+
+    /// Answers the client with the reply to a call, errors included.
+    pub(crate) fn reply_with(self, reply: &Reply) {
+        // SAFETY: context and reply are valid.
+        unsafe { api!(RedisModule_ReplyWithCallReply)(self.as_ptr(), reply.raw.as_ptr()) };
+    }
+}
+
+impl Reply {
+    /// The number, of an integer reply.
+    pub(crate) fn integer(&self) -> Option<i64> {
+        // SAFETY: the reply is valid.
+        unsafe {
+            let kind = api!(RedisModule_CallReplyType)(self.raw.as_ptr());
+            (kind == raw::REDISMODULE_REPLY_INTEGER as i32)
+                .then(|| api!(RedisModule_CallReplyInteger)(self.raw.as_ptr()))
+        }
+    }
+
+    /// The strings, of an array of such; empty for any other reply.
+    pub(crate) fn strings(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: the reply is valid.
+        let len = unsafe {
+            match api!(RedisModule_CallReplyType)(self.raw.as_ptr()) {
+                kind if kind == raw::REDISMODULE_REPLY_ARRAY as i32 => {
+                    api!(RedisModule_CallReplyLength)(self.raw.as_ptr())
+                }
+                _ => 0,
+            }
+        };
+        (0..len).filter_map(|index| {
+            // SAFETY: the index is within the array, and an element lasts as long as its reply.
+            let element =
+                unsafe { api!(RedisModule_CallReplyArrayElement)(self.raw.as_ptr(), index) };
+            bytes(element)
+        })
+    }
+
+    /// The replies within an array reply, by their strings: each element that is an array itself. Others are left out.
+    pub(crate) fn array_after(&self, name: &[u8]) -> Vec<Vec<u8>> {
+        // SAFETY: the reply is valid, and so are its elements for as long as it is.
+        unsafe {
+            let len = api!(RedisModule_CallReplyLength)(self.raw.as_ptr());
+            let element = |index| api!(RedisModule_CallReplyArrayElement)(self.raw.as_ptr(), index);
+            let found =
+                (0..len.saturating_sub(1)).find(|&index| bytes(element(index)) == Some(name));
+            let Some(value) = found.map(|index| element(index + 1)) else {
+                return Vec::new();
+            };
+            if let Some(text) = bytes(value) {
+                return vec![text.to_vec()];
+            }
+            let len = api!(RedisModule_CallReplyLength)(value);
+            let items = (0..len).map(|index| api!(RedisModule_CallReplyArrayElement)(value, index));
+            items
+                .filter_map(|item| bytes(item).map(<[u8]>::to_vec))
+                .collect()
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // SAFETY: the reply is owned, and no borrow of it is left.
+        unsafe { api!(RedisModule_FreeCallReply)(self.raw.as_ptr()) };
+    }
+}
+
+fn bytes<'a>(reply: *mut raw::RedisModuleCallReply) -> Option<&'a [u8]> {
+    let mut len = 0;
+    // SAFETY: callers pass a valid reply, or null, which the server answers with null, and keep the bytes no longer than it.
+    unsafe {
+        let start: *const c_char = api!(RedisModule_CallReplyStringPtr)(reply, &raw mut len);
+        (!start.is_null()).then(|| slice::from_raw_parts(start.cast::<u8>(), len))
+    }
+}

@@ -1,0 +1,131 @@
+//! Keys other than pools: their types, removing them, hearing of them, and going through all of them.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use redis_module::raw;
+
+use super::{Ctx, Str, api, guard};
+
+/// What a key holds, as far as the module cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nothing,
+    Set,
+    Hash,
+    Other,
+}
+
+impl Ctx<'_> {
+    /// What is at a key of the selected database. O(1).
+    pub(crate) fn kind_of(self, key: Str<'_>) -> Kind {
+        self.with_key(key, raw::REDISMODULE_READ, |handle| {
+            // SAFETY: the handle is open, or null, which the server takes for an empty key.
+            let kind = unsafe { api!(RedisModule_KeyType)(handle) };
+            match kind as isize {
+                raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Nothing,
+                raw::REDISMODULE_KEYTYPE_SET => Kind::Set,
+                raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
+                _ => Kind::Other,
+            }
+        })
+    }
+
+    /// Removes a key that exists, here and on whoever follows, as UNLINK does.
+    pub(crate) fn unlink(self, key: Str<'_>) {
+        self.with_key(
+            key,
+            raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+            |handle| {
+                // SAFETY: the key is open for writing.
+                unsafe { api!(RedisModule_UnlinkKey)(handle) };
+            },
+        );
+        self.replicate(c"UNLINK", &[key]);
+        self.signal_modified(key);
+        self.notify(raw::REDISMODULE_NOTIFY_GENERIC as c_int, c"del", key);
+    }
+
+    fn with_key<T>(
+        self,
+        key: Str<'_>,
+        mode: u32,
+        body: impl FnOnce(*mut raw::RedisModuleKey) -> T,
+    ) -> T {
+        // SAFETY: context and key are valid; the handle is closed below, and `body` does not keep it.
+        unsafe {
+            let handle = api!(RedisModule_OpenKey)(self.as_ptr(), key.as_ptr(), mode as c_int);
+            let result = body(handle.cast());
+            if !handle.is_null() {
+                api!(RedisModule_CloseKey)(handle.cast());
+            }
+            result
+        }
+    }
+
+    /// Has `callback` hear of the keyspace events of some classes (`REDISMODULE_NOTIFY_*`).
+    pub(crate) fn subscribe_to_events(
+        self,
+        classes: u32,
+        callback: raw::RedisModuleNotificationFunc,
+    ) -> Result<(), &'static str> {
+        // SAFETY: the context is valid, and the callback has the right type.
+        let status = unsafe {
+            api!(RedisModule_SubscribeToKeyspaceEvents)(self.as_ptr(), classes as c_int, callback)
+        };
+        if status == raw::Status::Ok as c_int {
+            Ok(())
+        } else {
+            Err("cannot subscribe to keyspace events")
+        }
+    }
+}
+
+/// How far a walk through the keys of a database has come.
+pub(crate) struct Walk {
+    cursor: NonNull<raw::RedisModuleScanCursor>,
+}
+
+impl Walk {
+    pub(crate) fn new() -> Walk {
+        // SAFETY: the function has no conditions.
+        let cursor = unsafe { api!(RedisModule_ScanCursorCreate)() };
+        Walk {
+            cursor: NonNull::new(cursor).expect("the server makes a cursor"),
+        }
+    }
+
+    /// Visits some more keys of the selected database, a few at a time, and returns whether others are left. A key that is there all
+    /// the time is visited; `visit` may not change any.
+    pub(crate) fn go_on(&mut self, ctx: Ctx<'_>, visit: fn(Str<'_>)) -> bool {
+        let data = (visit as *const ()).cast_mut().cast::<c_void>();
+        // SAFETY: context and cursor are valid, the callback has the right type, and its data is a function of the type it expects.
+        let more = unsafe {
+            api!(RedisModule_Scan)(ctx.as_ptr(), self.cursor.as_ptr(), Some(on_key), data)
+        };
+        more != 0
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        // SAFETY: the cursor is owned and not used again.
+        unsafe { api!(RedisModule_ScanCursorDestroy)(self.cursor.as_ptr()) };
+    }
+}
+
+unsafe extern "C" fn on_key(
+    _: *mut raw::RedisModuleCtx,
+    key: *mut raw::RedisModuleString,
+    _: *mut raw::RedisModuleKey,
+    visit: *mut c_void,
+) {
+    guard("a walk through the keys", || {
+        // SAFETY: `go_on` passed a function of this type, and the server passes the name of a key.
+        let (visit, key) = unsafe {
+            let visit = std::mem::transmute::<*mut c_void, fn(Str<'_>)>(visit);
+            (visit, Str::new(key))
+        };
+        visit(key);
+    });
+}

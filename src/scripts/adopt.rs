@@ -1,0 +1,168 @@
+//! Sessions between the scripts' keys and the pool: taking them over, and giving them back.
+
+use std::collections::HashMap;
+
+use redis_module::raw;
+use seat_pool::Import;
+
+use super::{ScriptKeys, keys, same_slot};
+use crate::error::Error;
+use crate::ffi::{Ctx, Kind, OwnedStr, Str};
+use crate::pool_key::PoolKey;
+use crate::{queue, rights, stats};
+
+/// For whom a pool is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A client, whose rights count.
+    Client,
+    /// The module itself: a timer.
+    Module,
+}
+
+/// What taking over and giving back need to do with the scripts' keys.
+const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
+
+/// Sessions and fields that one command carries when a pool is given back.
+const BATCH: usize = 500;
+
+/// Opens a pool to change it, and first takes over what is in the scripts' keys for it: nothing is granted past their sessions.
+///
+/// For a client, what cannot be taken over is an error. For the module itself the key then grants nothing.
+pub(crate) fn open<'a>(ctx: Ctx<'a>, name: Str<'a>, caller: Caller) -> Result<PoolKey<'a>, Error> {
+    let mut key = PoolKey::write(ctx, name)?;
+    if keys::may_exist(key.database, name.bytes())
+        && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
+        && let Err(error) = adopt(&mut key, caller)
+    {
+        match caller {
+            Caller::Client => return Err(error),
+            Caller::Module => key.hold_grants(),
+        }
+    }
+    Ok(key)
+}
+
+fn adopt(key: &mut PoolKey<'_>, caller: Caller) -> Result<(), Error> {
+    let (ctx, database, name) = (key.ctx, key.database, key.name.bytes());
+    let names = ScriptKeys::of(name);
+    let [sessions, metadata] = names.both();
+    if !same_slot(ctx, key.name, sessions) {
+        keys::forget(database, name);
+        return Ok(());
+    }
+    let has_sessions = ctx.kind_of(sessions) == Kind::Set;
+    let has_metadata = ctx.kind_of(metadata) == Kind::Hash;
+    if has_sessions || has_metadata {
+        if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
+            return Err(Error::NotAllowed(
+                "the scripts' keys, whose sessions come first",
+            ));
+        }
+        take_over(key, sessions, metadata)?;
+    }
+    keys::forget(database, name);
+    Ok(())
+}
+
+/// Takes over the sessions of a SET and the metadata of a HASH, deletes both, and returns how many sessions that were. A key that
+/// is not of its type is left alone. All or nothing: an error has changed nothing. O(n).
+pub(crate) fn take_over(
+    key: &mut PoolKey<'_>,
+    sessions: Str<'_>,
+    metadata: Str<'_>,
+) -> Result<usize, Error> {
+    let ctx = key.ctx;
+    let has_sessions = ctx.kind_of(sessions) == Kind::Set;
+    let has_metadata = ctx.kind_of(metadata) == Kind::Hash;
+    let read = |command, key, exists: bool| exists.then(|| ctx.call(command, &[key])).flatten();
+    let members = read(c"SMEMBERS", sessions, has_sessions);
+    let fields = read(c"HGETALL", metadata, has_metadata);
+    let mut stored = HashMap::new();
+    if let Some(fields) = &fields {
+        let mut fields = fields.strings();
+        while let (Some(session), Some(json)) = (fields.next(), fields.next()) {
+            stored.insert(session, json);
+        }
+    }
+    let members = members.iter().flat_map(|members| members.strings());
+    let imports = members.map(|session| {
+        Import::read(session, stored.get(session).copied()).map_err(|why| Error::NotImportable {
+            session: session.into(),
+            why,
+        })
+    });
+    let imports: Vec<Import<'_>> = imports.collect::<Result<_, _>>()?;
+
+    for (key, exists) in [(sessions, has_sessions), (metadata, has_metadata)] {
+        if exists {
+            ctx.unlink(key);
+        }
+    }
+    // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or than what was granted under it.
+    let waiting = key
+        .line()
+        .first()
+        .and_then(|place| queue::seats_of(place.waiting));
+    let seats = if key.exists() {
+        key.pool().seats()
+    } else {
+        waiting.unwrap_or(0).max(imports.len() as i64)
+    };
+    let now_ms = ctx.now_ms();
+    let mut imported = 0;
+    for import in &imports {
+        if let Some(effect) = import.effect(key.pool(), now_ms, seats) {
+            key.commit(&effect);
+            stats::IMPORTED.add();
+            imported += 1;
+        }
+    }
+    Ok(imported)
+}
+
+/// Writes the live sessions of a pool into a SET and a HASH, as the scripts would have them, removes the pool, and returns how many
+/// sessions that were. What is in the two already stays, unless it is of the same session. All or nothing. O(n).
+pub(crate) fn export_to(
+    key: PoolKey<'_>,
+    sessions: Str<'_>,
+    metadata: Str<'_>,
+) -> Result<usize, Error> {
+    let ctx = key.ctx;
+    for (destination, kind) in [(sessions, Kind::Set), (metadata, Kind::Hash)] {
+        if ![Kind::Nothing, kind].contains(&ctx.kind_of(destination)) {
+            return Err(Error::WrongType);
+        }
+    }
+    let now_ms = ctx.now_ms();
+    let used = key.pool().used(now_ms);
+    let write = |command, destination: Str<'_>, parts: &[OwnedStr]| {
+        let parts = parts.iter().map(OwnedStr::get);
+        let arguments: Vec<_> = std::iter::once(destination).chain(parts).collect();
+        ctx.call(command, &arguments);
+        ctx.replicate(command, &arguments);
+    };
+    let mut live = key.pool().live(now_ms).peekable();
+    while live.peek().is_some() {
+        let (mut members, mut fields) = (Vec::new(), Vec::new());
+        for session in live.by_ref().take(BATCH) {
+            members.push(OwnedStr::new(session.id()));
+            if let Some(json) = session.json() {
+                fields.extend([OwnedStr::new(session.id()), OwnedStr::new(&json)]);
+            }
+        }
+        write(c"SADD", sessions, &members);
+        if !fields.is_empty() {
+            write(c"HSET", metadata, &fields);
+        }
+    }
+    drop(live);
+    let (database, name) = (key.database, key.name);
+    key.remove();
+    // A grant to those who wait would not count the sessions that have gone.
+    while queue::fail(database, name.bytes(), || Error::TryAgain) {}
+    for _ in 0..used {
+        stats::EXPORTED.add();
+    }
+    Ok(used)
+}

@@ -1,0 +1,241 @@
+//! The scripts' own calls, before the server runs them: listed scripts become commands of the module, and readers of the scripts'
+//! keys are sent to the pool.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+use sha1_smol::Sha1;
+
+use super::{METADATA, PREFIX, SESSIONS, pool_of, same_slot};
+use crate::config::{self, ShaList};
+use crate::ffi::{Ctx, Incoming, OwnedStr};
+use crate::{reclaim, stats};
+
+/// The hash by which a script is called.
+pub(crate) type Sha = [u8; 20];
+
+/// A command that reads one of the scripts' keys.
+pub(crate) struct Reader {
+    /// The server's command.
+    pub(crate) native: &'static CStr,
+    /// The command of the module that answers in its place.
+    pub(crate) command: &'static CStr,
+    /// How long the answer takes.
+    pub(crate) complexity: &'static CStr,
+    /// Arguments with the command's name.
+    pub(crate) arity: c_int,
+    /// How the names of the keys end that it is answered for.
+    suffix: &'static [u8],
+}
+
+/// The readers that are answered from the pool.
+pub(crate) const READERS: [Reader; 8] = [
+    Reader {
+        native: c"SISMEMBER",
+        command: c"seat.sismember",
+        complexity: c"O(1)",
+        arity: 3,
+        suffix: SESSIONS,
+    },
+    Reader {
+        native: c"SMEMBERS",
+        command: c"seat.smembers",
+        complexity: ALL,
+        arity: 2,
+        suffix: SESSIONS,
+    },
+    Reader {
+        native: c"SCARD",
+        command: c"seat.scard",
+        complexity: c"O(1), O(N) where N is the number of sessions in the key itself",
+        arity: 2,
+        suffix: SESSIONS,
+    },
+    Reader {
+        native: c"HGET",
+        command: c"seat.hget",
+        complexity: c"O(N) in the length of the metadata",
+        arity: 3,
+        suffix: METADATA,
+    },
+    Reader {
+        native: c"HGETALL",
+        command: c"seat.hgetall",
+        complexity: ALL,
+        arity: 2,
+        suffix: METADATA,
+    },
+    Reader {
+        native: c"HEXISTS",
+        command: c"seat.hexists",
+        complexity: c"O(1)",
+        arity: 3,
+        suffix: METADATA,
+    },
+    Reader {
+        native: c"HLEN",
+        command: c"seat.hlen",
+        complexity: c"O(1), O(N) while some session has no metadata or is in the key itself",
+        arity: 2,
+        suffix: METADATA,
+    },
+    Reader {
+        native: c"HKEYS",
+        command: c"seat.hkeys",
+        complexity: ALL,
+        arity: 2,
+        suffix: METADATA,
+    },
+];
+
+const ALL: &CStr = c"O(N) where N is the number of sessions";
+
+/// The names of the commands that others become.
+struct Names {
+    scripts: [OwnedStr; 3],
+    readers: [OwnedStr; 8],
+}
+
+thread_local! {
+    static NAMES: RefCell<Option<Names>> = const { RefCell::new(None) };
+}
+
+/// Makes the names once: a filter runs before each command.
+pub(super) fn make_names(_: Ctx<'_>) {
+    let names = Names {
+        scripts: [&b"seat.acquire"[..], b"seat.release", b"seat.heartbeat"].map(OwnedStr::new),
+        readers: READERS.map(|reader| OwnedStr::new(reader.command.to_bytes())),
+    };
+    NAMES.set(Some(names));
+}
+
+/// The lists, in the order of [`Names::scripts`].
+fn lists() -> [&'static ShaList; 3] {
+    [
+        &config::ACQUIRE_SHA,
+        &config::RELEASE_SHA,
+        &config::HEARTBEAT_SHA,
+    ]
+}
+
+/// Listed scripts take effect together: if one of the three still ran as a script, it would not see what the others do.
+fn carries_out_scripts() -> bool {
+    lists().iter().all(|list| !list.is_empty())
+}
+
+pub(super) fn settings_changed(ctx: Ctx<'_>) {
+    let is_needed = carries_out_scripts() || config::SCRIPT_VIEW.get();
+    ctx.filter_commands(is_needed.then_some(on_command));
+}
+
+fn on_command(command: Incoming<'_>) {
+    let Some(name) = command.get(0) else { return };
+    match name.len() {
+        4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => script(command, name),
+        4..=9 if matches!(name[0], b'h' | b'H' | b's' | b'S') => reader(command, name),
+        _ => {}
+    }
+}
+
+/// `EVALSHA sha 1 key argument ...` of a listed script, or `EVAL text 1 key argument ...` of its text, becomes
+/// `SEAT.* key argument ...`.
+fn script(command: Incoming<'_>, name: &[u8]) {
+    let by_hash = name.eq_ignore_ascii_case(b"EVALSHA");
+    let is_script = by_hash || name.eq_ignore_ascii_case(b"EVAL");
+    if !is_script || !carries_out_scripts() || command.get(2) != Some(b"1") || command.len() < 4 {
+        return;
+    }
+    let script = command.get(1).unwrap_or_default();
+    let sha = if by_hash {
+        sha_of_hex(script)
+    } else {
+        Some(Sha1::from(script).digest().bytes())
+    };
+    let listed = sha.and_then(|sha| lists().iter().position(|list| list.contains(sha)));
+    let Some(listed) = listed else { return };
+    // A replica leaves scripts alone. They only read there, and one may come from a primary that replicates them as they are (6.2).
+    let mut is_replica = false;
+    reclaim::with_module_context(|ctx| {
+        is_replica = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
+    });
+    if is_replica {
+        return;
+    }
+    NAMES.with_borrow(|names| {
+        if let Some(names) = names {
+            command.rename(&names.scripts[listed]);
+            command.delete(1);
+            command.delete(1);
+            stats::SCRIPT_CALLS.add();
+        }
+    });
+}
+
+/// `SISMEMBER license:...:active_sessions session` and its like become `SEAT.SISMEMBER ...`.
+fn reader(command: Incoming<'_>, name: &[u8]) {
+    if !config::SCRIPT_VIEW.get() {
+        return;
+    }
+    let Some(key) = command.get(1).filter(|key| key.starts_with(PREFIX)) else {
+        return;
+    };
+    let known = READERS.iter().position(|reader| {
+        name.eq_ignore_ascii_case(reader.native.to_bytes())
+            && key.ends_with(reader.suffix)
+            && command.len() == reader.arity as usize
+    });
+    let (Some(reader), Some(pool)) = (known, pool_of(key)) else {
+        return;
+    };
+    let mut is_here = false;
+    reclaim::with_module_context(|ctx| {
+        is_here = !ctx.is_in_cluster() || {
+            let (key, pool) = (OwnedStr::new(key), OwnedStr::new(pool));
+            same_slot(ctx, key.get(), pool.get())
+        };
+    });
+    if is_here {
+        NAMES.with_borrow(|names| {
+            if let Some(names) = names {
+                command.rename(&names.readers[reader]);
+            }
+        });
+    }
+}
+
+/// The hash that forty hexadecimal digits state, in any case.
+pub(crate) fn sha_of_hex(digits: &[u8]) -> Option<Sha> {
+    let mut sha = Sha::default();
+    if digits.len() != 2 * sha.len() {
+        return None;
+    }
+    for (byte, pair) in sha.iter_mut().zip(digits.chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(sha)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sha_of_hex;
+
+    #[test]
+    fn a_hash_is_forty_hexadecimal_digits_in_any_case() {
+        let sha = sha_of_hex(b"00ff10AbCdEf0123456789aabbccddeeff012345");
+        assert_eq!(
+            sha.map(|sha| sha[..4].to_vec()),
+            Some(vec![0, 255, 16, 0xab])
+        );
+        for digits in [
+            "",
+            "00ff",
+            &"0".repeat(39),
+            &"0".repeat(41),
+            &"g".repeat(40),
+        ] {
+            assert_eq!(sha_of_hex(digits.as_bytes()), None, "{digits}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Which of the scripts' keys may exist: a hint, so that a command whose pool has none pays nothing to find that out.
+//!
+//! Keyspace events tell of each such key that comes to be. What was there before is found by one walk through all keys, in small
+//! steps; until it is over, every command looks for itself. So the hint may name keys that are gone, but misses none that is there.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{c_char, c_int, c_void};
+use std::time::{Duration, Instant};
+
+use redis_module::raw;
+
+use super::pool_of;
+use crate::config;
+use crate::ffi::{Ctx, Str, Walk, guard};
+
+/// How long one step of the walk may take, and how long the event loop has for others until the next.
+const STEP: Duration = Duration::from_micros(500);
+const PAUSE_MS: i64 = 5;
+
+/// Hints that may be freed in the main thread at once.
+const FREED_AT_ONCE: usize = 1000;
+
+/// All of it belongs to the main thread, on which the server runs every callback that comes here.
+struct State {
+    is_on: bool,
+    is_subscribed: bool,
+    /// The pools, by database, of whose scripts' keys at least one was there when it was last heard of.
+    pools: BTreeMap<c_int, BTreeSet<Box<[u8]>>>,
+    /// The walk, while it is not over: where it is, in which database.
+    walk: Option<(c_int, Walk)>,
+    has_timer: bool,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = const {
+        RefCell::new(State {
+            is_on: false,
+            is_subscribed: false,
+            pools: BTreeMap::new(),
+            walk: None,
+            has_timer: false,
+        })
+    };
+}
+
+/// Whether the scripts' keys of this pool may exist, so that it is worth a look.
+pub(super) fn may_exist(database: c_int, pool: &[u8]) -> bool {
+    STATE.with_borrow(|state| {
+        state.is_on
+            && (state.walk.is_some()
+                || state
+                    .pools
+                    .get(&database)
+                    .is_some_and(|pools| pools.contains(pool)))
+    })
+}
+
+/// How many pools are known to have such keys, and whether there may be others that the walk has not come to.
+pub(crate) fn known() -> (usize, bool) {
+    STATE.with_borrow(|state| {
+        let pools = state.pools.values().map(BTreeSet::len).sum();
+        (pools, state.walk.is_some())
+    })
+}
+
+/// Notes that the keys of this pool are gone.
+pub(super) fn forget(database: c_int, pool: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        if let Some(pools) = state.pools.get_mut(&database) {
+            pools.remove(pool);
+        }
+    });
+}
+
+fn note(database: c_int, pool: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        state.pools.entry(database).or_default().insert(pool.into());
+    });
+}
+
+pub(super) fn register(_: Ctx<'_>) -> Result<(), String> {
+    // The events of sets and hashes are many, so they are asked for only when the setting is switched on.
+    Ok(())
+}
+
+pub(super) fn settings_changed(ctx: Ctx<'_>) {
+    let is_on = config::SCRIPT_KEYS.get();
+    let was_on = STATE.with_borrow_mut(|state| std::mem::replace(&mut state.is_on, is_on));
+    if is_on == was_on {
+        return;
+    }
+    if !is_on {
+        drop_later(STATE.with_borrow_mut(|state| {
+            state.walk = None;
+            std::mem::take(&mut state.pools).into_values().collect()
+        }));
+        return;
+    }
+    if !STATE.with_borrow(|state| state.is_subscribed) {
+        let classes = raw::REDISMODULE_NOTIFY_SET
+            | raw::REDISMODULE_NOTIFY_HASH
+            | raw::REDISMODULE_NOTIFY_GENERIC
+            | raw::REDISMODULE_NOTIFY_LOADED;
+        match ctx.subscribe_to_events(classes as u32, Some(on_event)) {
+            Ok(()) => STATE.with_borrow_mut(|state| state.is_subscribed = true),
+            // Without events the walk never ends, and every command looks for itself.
+            Err(error) => ctx.log_warning(error),
+        }
+    }
+    start_walk(ctx);
+}
+
+fn start_walk(ctx: Ctx<'_>) {
+    let is_armed = STATE.with_borrow_mut(|state| {
+        state.walk = Some((0, Walk::new()));
+        std::mem::replace(&mut state.has_timer, true)
+    });
+    if !is_armed {
+        ctx.create_timer(PAUSE_MS, on_timer);
+    }
+}
+
+unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("the walk", || {
+        // Taken out meanwhile, since the server calls back for each key.
+        let walk = STATE.with_borrow_mut(|state| {
+            state.has_timer = false;
+            state.walk.take()
+        });
+        let Some((database, walk)) = walk else { return };
+        let walk = step(ctx, database, walk);
+        let is_over = walk.is_none() && STATE.with_borrow(|state| state.is_subscribed);
+        STATE.with_borrow_mut(|state| {
+            state.walk = if is_over {
+                None
+            } else {
+                walk.or(Some((0, Walk::new())))
+            };
+            state.has_timer = !is_over;
+        });
+        if is_over {
+            let (pools, _) = known();
+            ctx.log_notice(&format!(
+                "all keys were looked through: {pools} pools have sessions in the scripts' keys"
+            ));
+        } else {
+            ctx.create_timer(PAUSE_MS, on_timer);
+        }
+    });
+}
+
+/// Goes on for a moment, and returns where to go on from, if the walk is not over.
+fn step(ctx: Ctx<'_>, mut database: c_int, mut walk: Walk) -> Option<(c_int, Walk)> {
+    let start = Instant::now();
+    while start.elapsed() < STEP {
+        if !ctx.try_select_database(database) {
+            return None;
+        }
+        WALKED.set(database);
+        if !walk.go_on(ctx, on_key) {
+            database += 1;
+            walk = Walk::new();
+        }
+    }
+    Some((database, walk))
+}
+
+thread_local! {
+    /// The database of the walk's present step.
+    static WALKED: std::cell::Cell<c_int> = const { std::cell::Cell::new(0) };
+}
+
+fn on_key(key: Str<'_>) {
+    if let Some(pool) = pool_of(key.bytes()) {
+        note(WALKED.get(), pool);
+    }
+}
+
+/// A key has come to be, or has changed.
+unsafe extern "C" fn on_event(
+    ctx: *mut raw::RedisModuleCtx,
+    _class: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the server passes the context and the key of this call.
+    let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+    if let Some(pool) = pool_of(key.bytes()) {
+        guard("an event of a script's key", || {
+            if STATE.with_borrow(|state| state.is_on) {
+                note(ctx.selected_database(), pool);
+            }
+        });
+    }
+    raw::Status::Ok as c_int
+}
+
+pub(super) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
+    if one == other {
+        return;
+    }
+    let is_walking = STATE.with_borrow_mut(|state| {
+        let first = state.pools.remove(&one).unwrap_or_default();
+        let second = state.pools.insert(other, first).unwrap_or_default();
+        state.pools.insert(one, second);
+        state.walk.is_some()
+    });
+    if is_walking {
+        // It may have passed the one and not yet come to the other.
+        start_walk(ctx);
+    }
+}
+
+pub(super) fn flushed(database: c_int) {
+    drop_later(STATE.with_borrow_mut(|state| {
+        let all = state.pools.iter_mut();
+        let meant = all.filter(|(other, _)| database == -1 || **other == database);
+        meant.map(|(_, pools)| std::mem::take(pools)).collect()
+    }));
+}
+
+/// Frees hints, many of them in a thread, as the server does with what FLUSHALL ASYNC leaves behind.
+fn drop_later(pools: Vec<BTreeSet<Box<[u8]>>>) {
+    if pools.iter().map(BTreeSet::len).sum::<usize>() > FREED_AT_ONCE {
+        std::thread::spawn(move || drop(pools));
+    }
+}

@@ -1,0 +1,339 @@
+//! `script-keys`: what is in the scripts' keys is taken over by the next command that writes to the pool.
+
+use super::{METADATA, SESSIONS, fill};
+use crate::dialog::{Dialog, Traces, replicated, total};
+use crate::support::{Server, eventually};
+use crate::waiters::Waiter;
+
+fn adopting() -> Server {
+    Server::builder()
+        .recording()
+        .module_args("script-keys yes")
+        .start()
+}
+
+#[track_caller]
+fn is_gone(dialog: &mut Dialog) {
+    dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "0");
+}
+
+#[test]
+fn each_writing_command_takes_over_first() {
+    for (command, reply) in [
+        ("SEAT.ACQUIRE p c 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#),
+        ("SEAT.ACQUIRE p c 3", r#"[1, "ACQUIRED", 3, 3]"#),
+        ("SEAT.ACQUIRE p a 1", r#"[1, "ALREADY_ACTIVE", 2]"#),
+        ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 2]"#),
+        ("SEAT.HEARTBEAT p c", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+        ("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#),
+        ("SEAT.RELEASE p c", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.REVOKE p a b", "2"),
+        ("SEAT.CLEANUP p", "[0, 2]"),
+        ("SEAT.CLEANUP p IDLE 60", "[2, 0]"),
+        ("SEAT.RESIZE p 5", "0"),
+    ] {
+        let server = adopting();
+        let mut dialog = Dialog::with(&server);
+        fill(&mut dialog, &["a", "b"]);
+        dialog.expect(command, reply);
+        is_gone(&mut dialog);
+        assert_eq!(total(&server, "seat_imported"), 2, "{command}");
+        let digest = server.digest();
+        dialog.expect("DEBUG LOADAOF", "+OK");
+        assert_eq!(server.digest(), digest, "{command}");
+    }
+}
+
+#[test]
+fn readers_and_internal_commands_take_nothing_over() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    fill(&mut dialog, &["a"]);
+    for command in [
+        "SEAT.COUNT p",
+        "SEAT.SESSIONS p",
+        "SEAT.GET p a",
+        "SEAT.INFO p",
+        "SEAT.PTTL p a",
+        "SEAT.QUEUE p",
+        "SEAT.POSITION p a",
+        "SEAT.SCAN p 0",
+    ] {
+        dialog.ask(command);
+        dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
+    }
+}
+
+#[test]
+fn it_works_into_a_pool_that_exists_and_again_and_again() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "x", 3, r#"{"mine":1}"#);
+    dialog.expect(&format!("SADD {SESSIONS} x y"), "2");
+    dialog.expect("SEAT.ACQUIRE p z 3", r#"[1, "ACQUIRED", 3, 3]"#);
+    dialog.expect(&format!("SADD {SESSIONS} more"), "1");
+    dialog.expect("SEAT.RELEASE p more", r#"[1, "RELEASED", 3]"#);
+    assert!(dialog.ask("SEAT.GET p x").contains("mine"));
+    dialog.expect("SEAT.HEARTBEAT p y", r#"[0, "METADATA_NOT_FOUND"]"#);
+}
+
+#[test]
+fn merged_above_the_limit_nobody_is_evicted_and_nobody_let_in_until_below() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "x", 2, "{}");
+    dialog.acquire("p", "y", 2, "{}");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
+    fill(&mut dialog, &["a", "b"]);
+    dialog.expect("SEAT.RELEASE p x", r#"[1, "RELEASED", 3]"#);
+    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 2]"#);
+    dialog.expect("SEAT.POSITION p w", "1");
+    dialog.expect("SEAT.RELEASE p b", r#"[1, "RELEASED", 2]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+}
+
+#[test]
+fn the_timer_counts_them_before_it_gives_a_lapsed_seat_away() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE p a 1 PX 60", r#"[1, "ACQUIRED", 1, 1, 60]"#);
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
+    // Another program's script counts without the lapsed seat, and takes it before the timer looks.
+    let script = format!(
+        "while redis.call('SEAT.COUNT', 'p') > 0 do end return redis.call('SADD', '{SESSIONS}', 's')"
+    );
+    assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), "1");
+    eventually("the lapsed seat was taken back", || {
+        total(&server, "seat_expired") == 1
+    });
+    assert_eq!(dialog.sessions("p"), ["s"]);
+    dialog.expect("SEAT.POSITION p w", "1");
+    dialog.expect("SEAT.RELEASE p s", r#"[1, "RELEASED", 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_an_error_and_holds_back_the_timers_grants() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE p a 1 PX 60", r#"[1, "ACQUIRED", 1, 1, 60]"#);
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    eventually("the lapsed seat was taken back", || {
+        total(&server, "seat_expired") == 1
+    });
+    for command in [
+        "SEAT.ACQUIRE p b 9",
+        "SEAT.RELEASE p a",
+        "SEAT.HEARTBEAT p s",
+        "SEAT.RESIZE p 9",
+    ] {
+        let before = Traces::of(&server);
+        let reply = dialog.ask(command);
+        assert!(
+            reply.starts_with("!ERR session s cannot be taken over: "),
+            "{command}: {reply}"
+        );
+        assert_eq!(Traces::of(&server), before, "{command}");
+    }
+    dialog.expect("SEAT.POSITION p w", "1");
+    dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
+fn it_is_one_unit_with_the_command_in_the_aof_and_on_replicas() {
+    let server = Server::builder()
+        .recording()
+        .tcp()
+        .module_args("script-keys yes")
+        .start();
+    let replica = Server::builder()
+        .module_args("script-keys yes")
+        .replica_of(&server)
+        .start();
+    let mut dialog = Dialog::with(&server);
+    fill(&mut dialog, &["a"]);
+    let sent = replicated(&server, || {
+        dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
+    });
+    assert_eq!(
+        sent,
+        [
+            "MULTI",
+            "UNLINK license:p:active_sessions",
+            "UNLINK license:p:session_metadata",
+            "SEAT.EFFECT p IMPORT a 1 1700000000 1700000060 1 0 0 {}",
+            "SEAT.EFFECT p FREE released a",
+            "EXEC",
+        ]
+    );
+    fill(&mut dialog, &["b"]);
+    server.wait_for_offset(&replica);
+    // A replica waits for what its primary does.
+    let mut on_replica = Dialog::with(&replica);
+    assert!(
+        on_replica
+            .ask("SEAT.ACQUIRE p c 9")
+            .starts_with("!READONLY")
+    );
+    on_replica.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
+    // It knows of the keys when it becomes one itself.
+    on_replica.expect("REPLICAOF NO ONE", "+OK");
+    on_replica.expect("SEAT.ACQUIRE p c 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+}
+
+#[test]
+fn keys_are_noticed_by_whatever_way_they_come() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    eventually("the first look is over", || {
+        total(&server, "seat_script_key_scan") == 0
+    });
+    let other = "license:q:active_sessions";
+    let dump = |dialog: &mut Dialog| {
+        dialog.expect("SADD plain s", "1");
+        let payload = dialog.bytes(&["DUMP", "plain"]);
+        dialog.expect("DEL plain", "1");
+        payload
+    };
+    let ways: [(&str, &dyn Fn(&mut Dialog)); 9] = [
+        ("SADD", &|dialog| {
+            dialog.expect(&format!("SADD {SESSIONS} s"), "1")
+        }),
+        ("SMOVE", &|dialog| {
+            dialog.expect("SADD plain s", "1");
+            dialog.expect(&format!("SMOVE plain {SESSIONS} s"), "1");
+        }),
+        ("SUNIONSTORE", &|dialog| {
+            dialog.expect("SADD plain s", "1");
+            dialog.expect(&format!("SUNIONSTORE {SESSIONS} plain"), "1");
+            dialog.expect("DEL plain", "1");
+        }),
+        ("RENAME", &|dialog| {
+            dialog.expect("SADD plain s", "1");
+            dialog.expect(&format!("RENAME plain {SESSIONS}"), "+OK");
+        }),
+        ("COPY", &|dialog| {
+            dialog.expect(&format!("SADD {other} s"), "1");
+            dialog.expect(&format!("COPY {other} {SESSIONS}"), "1");
+            dialog.expect(&format!("DEL {other}"), "1");
+        }),
+        ("RESTORE", &|dialog| {
+            let payload = dump(dialog);
+            let restore = [&b"RESTORE"[..], SESSIONS.as_bytes(), b"0", &payload];
+            assert_eq!(dialog.ask_args(&restore), "+OK");
+        }),
+        ("MOVE", &|dialog| {
+            dialog.expect("SELECT 1", "+OK");
+            dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+            dialog.expect(&format!("MOVE {SESSIONS} 0"), "1");
+            dialog.expect("SELECT 0", "+OK");
+        }),
+        ("SWAPDB", &|dialog| {
+            dialog.expect("SELECT 1", "+OK");
+            dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+            dialog.expect("SELECT 0", "+OK");
+            dialog.expect("SWAPDB 0 1", "+OK");
+        }),
+        ("DEBUG RELOAD", &|dialog| {
+            dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+            dialog.expect("DEBUG RELOAD", "+OK");
+        }),
+    ];
+    for (way, come) in ways {
+        come(&mut dialog);
+        dialog.expect("SEAT.ACQUIRE p t 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+        is_gone(&mut dialog);
+        dialog.expect("SEAT.RELEASE p s", r#"[1, "RELEASED", 0]"#);
+        assert_eq!(dialog.ask("KEYS *"), "[]", "{way}");
+    }
+    assert_eq!(total(&server, "seat_script_key_pools"), 0);
+}
+
+#[test]
+fn nothing_is_kept_in_mind_of_what_a_flush_took() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    for database in [0, 1] {
+        dialog.expect(&format!("SELECT {database}"), "+OK");
+        for n in 0..1500 {
+            dialog.ask(&format!("SADD license:{n}:active_sessions s"));
+        }
+    }
+    eventually("the first look is over", || {
+        total(&server, "seat_script_key_scan") == 0
+    });
+    assert_eq!(total(&server, "seat_script_key_pools"), 3000);
+    dialog.expect("FLUSHDB", "+OK");
+    assert_eq!(total(&server, "seat_script_key_pools"), 1500);
+    dialog.expect("FLUSHALL ASYNC", "+OK");
+    assert_eq!(total(&server, "seat_script_key_pools"), 0);
+}
+
+#[test]
+fn each_database_is_looked_through_when_the_module_comes_to_a_server_with_data() {
+    let server = Server::builder().plain().config("databases 3").start();
+    let mut dialog = Dialog::with(&server);
+    for database in [0, 2] {
+        dialog.expect(&format!("SELECT {database}"), "+OK");
+        for n in 0..3000 {
+            dialog.ask(&format!("SET other:{n} x"));
+        }
+        for n in 0..500 {
+            dialog.ask(&format!("SADD license:{n}:active_sessions s t"));
+        }
+    }
+    server.load_module("script-keys yes");
+    dialog.expect("SELECT 0", "+OK");
+    // Before the look-through is over as after it.
+    dialog.expect("SEAT.ACQUIRE 7 u 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+    eventually("all databases were looked through", || {
+        total(&server, "seat_script_key_scan") == 0
+    });
+    assert_eq!(total(&server, "seat_script_key_pools"), 999);
+    dialog.expect("SELECT 2", "+OK");
+    dialog.expect("SEAT.ACQUIRE 499 u 3", r#"[1, "ACQUIRED", 3, 3]"#);
+    dialog.expect("SEAT.ACQUIRE 499 v 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#);
+}
+
+#[test]
+fn another_type_at_a_scripts_name_is_left_alone() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect(&format!("SET {SESSIONS} text"), "+OK");
+    dialog.expect("LPUSH list x", "1");
+    dialog.expect(&format!("RENAME list {METADATA}"), "+OK");
+    dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
+}
+
+#[test]
+fn without_the_setting_the_scripts_keys_are_nobodys_business() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    fill(&mut dialog, &["a"]);
+    dialog.expect("SEAT.ACQUIRE p b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
+}
+
+#[test]
+fn it_can_be_switched_on_and_off_while_the_server_runs() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    if server.version() < (7, 0, 0) {
+        let reply = dialog.ask("CONFIG SET seat.script-keys yes");
+        assert!(reply.starts_with("!ERR"), "{reply}");
+        return;
+    }
+    fill(&mut dialog, &["a"]);
+    dialog.expect("CONFIG SET seat.script-keys yes", "+OK");
+    dialog.expect("SEAT.ACQUIRE p b 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect("CONFIG SET seat.script-keys no", "+OK");
+    fill(&mut dialog, &["c"]);
+    dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("CONFIG SET seat.script-keys yes", "+OK");
+    dialog.expect("SEAT.ACQUIRE p d 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#);
+    is_gone(&mut dialog);
+}
