@@ -1,6 +1,6 @@
 # What one does with this repository. Each target first installs what it needs and the machine lacks (scripts/setup).
 
-.PHONY: help setup build run demo test matrix bench lint
+.PHONY: help setup build run demo test matrix bench lint sha
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -20,6 +20,9 @@ matrix: build ## the tests on every supported server version
 
 bench: build ## the benchmarks
 	scripts/cargo bench --locked --bench '*'
+
+sha: ## print the SHA1 of a script (FILE=...), for the lists of redis.conf
+	@scripts/sha $(FILE)
 
 lint: setup ## formatting, clippy, docs, scripts, Dockerfile, compose.yaml
 	@scripts/lint

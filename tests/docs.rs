@@ -116,19 +116,21 @@ impl Page {
 }
 
 /// A block ```` ```console ```` is typed into redis-cli on a fresh server; one with ```` ```console 7.0+ ```` only where the server
-/// is that new.
+/// is that new, and one with `shipped` on a server with the settings of the shipped redis.conf.
 #[test]
 fn console_examples_show_what_redis_cli_shows() {
     let mut wrong = Vec::new();
     let mut ran = BTreeSet::new();
     for page in pages() {
         for block in page.blocks("console") {
-            let server = Server::start();
-            if block
-                .info
-                .get(1)
-                .is_some_and(|least| server.version() < version(least))
-            {
+            let settings = if block.info.contains(&"shipped") {
+                crate::migration::shipped_arguments()
+            } else {
+                String::new()
+            };
+            let server = Server::builder().module_args(&settings).start();
+            let least = block.info.iter().find(|word| word.ends_with('+'));
+            if least.is_some_and(|least| server.version() < version(least)) {
                 continue;
             }
             let shown = mask(&block.body);
@@ -439,9 +441,19 @@ fn each_error_is_documented_and_no_other() {
             .unwrap_or_else(|| panic!("{arguments:?} answers {reply}"));
         // Before 7.0 the name is spelt as the client did.
         let error = error.replace("'SEAT.ACQUIRE'", "'seat.acquire'");
-        let row = listed.iter().find(|listed| match listed.strip_suffix('…') {
-            Some(start) => error.starts_with(start),
-            None => **listed == error,
+        let row = listed.iter().find(|listed| {
+            let mut rest = error.as_str();
+            let mut parts = listed.split('…');
+            let starts = parts.next().is_some_and(|start| rest.starts_with(start));
+            starts
+                && parts.all(|part| match rest.find(part) {
+                    Some(place) => {
+                        rest = &rest[place + part.len()..];
+                        true
+                    }
+                    None => false,
+                })
+                && (listed.contains('…') || **listed == error)
         });
         let row = row.unwrap_or_else(|| panic!("{COMMANDS} lacks the error: {error}"));
         met.insert(row.clone());
@@ -510,6 +522,32 @@ fn each_error_is_documented_and_no_other() {
     set_up(&["CONFIG", "SET", "maxmemory", "0"]);
     set_up(&["REPLICAOF", "127.0.0.1", "1"]);
     provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
+
+    let beside = crate::migration::beside_the_scripts().start();
+    let mut wire = beside.wire();
+    let mut admin = beside.wire();
+    for arguments in [
+        &["SADD", "license:pool:active_sessions", "s"][..],
+        &["HSET", "license:pool:session_metadata", "s", "x"],
+        &["SEAT.ACQUIRE", "seen", "s", "1"],
+        &[
+            "ACL",
+            "SETUSER",
+            "narrow",
+            "on",
+            "nopass",
+            "~pool",
+            "~license:seen:*",
+        ],
+        &["ACL", "SETUSER", "narrow", "+seat.acquire", "+seat.scard"],
+    ] {
+        assert!(!admin.call(arguments).starts_with(b"-"), "{arguments:?}");
+    }
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "t", "1"]);
+    provoke(&mut wire, &["SEAT.EXPORT", "pool", "same", "same"]);
+    assert_eq!(wire.call(&["AUTH", "narrow", "x"]), b"+OK\r\n");
+    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "t", "1"]);
+    provoke(&mut wire, &["SCARD", "license:seen:active_sessions"]);
 
     let strict = Server::builder().module_args("max-queue-length 0").start();
     provoke(

@@ -37,6 +37,8 @@ pub fn beside_the_scripts() -> Builder {
     Server::builder().module_args(&all_settings())
 }
 
+pub use shipped::arguments as shipped_arguments;
+
 /// The scripts' keys for the pool `p`.
 const SESSIONS: &str = "license:p:active_sessions";
 const METADATA: &str = "license:p:session_metadata";

@@ -84,7 +84,7 @@ fn a_reader_of_a_key_cannot_write_it() {
         return;
     }
     let digest = server.digest();
-    let mut reader = user(&server, &mut admin, "%R~pool +@all");
+    let mut reader = user(&server, &mut admin, "%R~pool* +@all");
     for command in READING {
         allowed(&mut reader, command);
     }
@@ -92,11 +92,11 @@ fn a_reader_of_a_key_cannot_write_it() {
         forbidden(&mut reader, command);
     }
     assert_eq!(server.digest(), digest);
-    let mut writer = user(&server, &mut admin, "%W~pool +@all");
+    let mut writer = user(&server, &mut admin, "%W~pool* +@all");
     for command in READING {
         forbidden(&mut writer, command);
     }
-    let mut both = user(&server, &mut admin, "%RW~pool +@all");
+    let mut both = user(&server, &mut admin, "%RW~pool* +@all");
     for command in READING.iter().chain(&WRITING) {
         allowed(&mut both, command);
     }

@@ -96,7 +96,10 @@ fn merged_above_the_limit_nobody_is_evicted_and_nobody_let_in_until_below() {
 fn the_timer_counts_them_before_it_gives_a_lapsed_seat_away() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
-    dialog.expect("SEAT.ACQUIRE p a 1 PX 60", r#"[1, "ACQUIRED", 1, 1, 60]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE p a 1 PX 1000",
+        r#"[1, "ACQUIRED", 1, 1, 1000]"#,
+    );
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
     // Another program's script counts without the lapsed seat, and takes it before the timer looks.
     let script = format!(
@@ -116,7 +119,10 @@ fn the_timer_counts_them_before_it_gives_a_lapsed_seat_away() {
 fn what_cannot_be_taken_over_is_an_error_and_holds_back_the_timers_grants() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
-    dialog.expect("SEAT.ACQUIRE p a 1 PX 60", r#"[1, "ACQUIRED", 1, 1, 60]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE p a 1 PX 1000",
+        r#"[1, "ACQUIRED", 1, 1, 1000]"#,
+    );
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
     dialog.expect(&format!("SADD {SESSIONS} s"), "1");
     dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");

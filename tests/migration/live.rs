@@ -149,3 +149,54 @@ fn switched_on_under_load_nobody_is_lost_or_let_in_too_many_when_commands_come_f
 fn switched_on_under_load_nobody_is_lost_or_let_in_too_many_when_own_calls_come_first() {
     comes_to_a_server_at_work(First::OwnCalls);
 }
+
+#[test]
+fn rolled_back_and_forward_under_load_nobody_is_lost_or_let_in_too_many() {
+    let server = beside_the_scripts().start();
+    let mut dialog = Dialog::with(&server);
+    if server.version() < (7, 0, 0) {
+        // There the settings are the arguments of loadmodule alone, so the way back is a restart.
+        let reply = dialog.ask("CONFIG SET seat.script-keys no");
+        assert!(reply.starts_with('!'), "{reply}");
+        return;
+    }
+    for text in [ACQUIRE, HEARTBEAT, RELEASE] {
+        load(&mut dialog, text);
+    }
+    judge(
+        &server,
+        |_| OWN_CALLS,
+        || {
+            for _ in 0..5 {
+                let before = total(&server, "seat_script_calls");
+                eventually("the calls are carried out as commands", || {
+                    total(&server, "seat_script_calls") > before + 500
+                });
+                dialog.expect("MULTI", "+OK");
+                for setting in ["acquire-sha ", "script-keys no", "script-view no"] {
+                    dialog.expect(&format!("CONFIG SET seat.{setting}"), "+QUEUED");
+                }
+                for pool in pools() {
+                    let keys =
+                        format!("license:{pool}:active_sessions license:{pool}:session_metadata");
+                    dialog.expect(&format!("SEAT.EXPORT {pool} {keys}"), "+QUEUED");
+                }
+                let reply = dialog.ask("EXEC");
+                assert!(!reply.contains('!'), "{reply}");
+                let scripts = || {
+                    let stats = server.info("commandstats");
+                    stats.get("cmdstat_evalsha").cloned().unwrap_or_default()
+                };
+                let before = scripts();
+                eventually("the scripts run again", || scripts() != before);
+                dialog.expect("MULTI", "+OK");
+                let acquire = format!("acquire-sha {}", SHAS[0]);
+                for setting in [acquire.as_str(), "script-keys yes", "script-view yes"] {
+                    dialog.expect(&format!("CONFIG SET seat.{setting}"), "+QUEUED");
+                }
+                assert_eq!(dialog.ask("EXEC"), "[+OK, +OK, +OK]");
+            }
+        },
+    );
+    readers_agree(&server);
+}

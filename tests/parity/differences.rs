@@ -558,7 +558,7 @@ fn scenes() -> Vec<Difference> {
             )],
         },
         Difference {
-            name: ON_A_REPLICA,
+            name: "an answer that changes nothing, on a replica",
             why: "the commands are writes to the server, which refuses them before they run; a script fails at its first write",
             covers: Covers::Examples,
             examples: on_a_replica,
@@ -571,9 +571,6 @@ fn scenes() -> Vec<Difference> {
         },
     ]
 }
-
-/// The one difference that the scripts' own calls do not have.
-pub const ON_A_REPLICA: &str = "an answer that changes nothing, on a replica";
 
 const KEY: &[u8] = b"license";
 
