@@ -81,7 +81,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     config::init(ctx, args)?;
     commands::register(ctx)?;
     reclaim::register(ctx)?;
-    scripts::register(ctx)?;
+    scripts::register();
     stats::register(ctx);
     ctx.log_notice(&format!(
         "seat {VERSION} on Redis {}: {}",

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use seat_pool::{Acquire, Decoder, Effect, Freed, Heartbeat, Lease, Line, Metadata, Pool};
+use seat_pool::{Acquire, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Pool};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -28,6 +28,10 @@ enum Step {
         id: u8,
         why: Freed,
     },
+    Import {
+        id: u8,
+        json: Option<&'static str>,
+    },
     ClockMoves {
         by_ms: i64,
     },
@@ -44,13 +48,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         r#"{"user":"a","n":[1,2]}"#,
         r#"{"heartbeat_count":41,"x":1}"#,
     ]);
+    let stored = prop::sample::select(vec![
+        None,
+        Some("{}"),
+        Some(r#"{"acquired_at":1600000000,"last_heartbeat":1600000060,"heartbeat_count":3}"#),
+        Some(r#"{"last_heartbeat":1600000060,"user":"b"}"#),
+    ]);
     let why = prop::sample::select(vec![Freed::Released, Freed::Revoked, Freed::Expired]);
     let step = prop_oneof![
         6 => (id.clone(), -1..6i64, lease.clone(), metadata)
             .prop_map(|(id, seats, lease_ms, metadata)| Step::Acquire { id, seats, lease_ms, metadata }),
         4 => (id.clone(), lease).prop_map(|(id, lease_ms)| Step::Heartbeat { id, lease_ms }),
         1 => (id.clone(), 1..5000u64).prop_map(|(id, lease_ms)| Step::Renew { id, lease_ms }),
-        3 => (id, why).prop_map(|(id, why)| Step::Free { id, why }),
+        3 => (id.clone(), why).prop_map(|(id, why)| Step::Free { id, why }),
+        2 => (id, stored).prop_map(|(id, json)| Step::Import { id, json }),
         4 => (-1500..4000i64).prop_map(|by_ms| Step::ClockMoves { by_ms }),
         2 => (1..4usize).prop_map(|limit| Step::Reclaim { limit }),
     ];
@@ -59,9 +70,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
-    metadata: &'static str,
-    acquired_at: i64,
-    last_heartbeat: i64,
+    /// The caller's object as far as it is the caller's, if there is any.
+    metadata: Option<&'static str>,
+    acquired_at: Option<i64>,
+    last_heartbeat: Option<i64>,
     count: Option<i64>,
     lease: Option<Lease>,
 }
@@ -71,14 +83,18 @@ impl Row {
         self.lease.is_none_or(|lease| now_ms < lease.deadline_ms)
     }
 
-    fn json(&self) -> serde_json::Value {
-        let mut json: serde_json::Value = serde_json::from_str(self.metadata).unwrap();
-        json["acquired_at"] = self.acquired_at.into();
-        json["last_heartbeat"] = self.last_heartbeat.into();
-        if let Some(count) = self.count {
-            json["heartbeat_count"] = count.into();
+    fn json(&self) -> Option<serde_json::Value> {
+        let mut json: serde_json::Value = serde_json::from_str(self.metadata?).unwrap();
+        for (name, value) in [
+            ("acquired_at", self.acquired_at),
+            ("last_heartbeat", self.last_heartbeat),
+            ("heartbeat_count", self.count),
+        ] {
+            if let Some(value) = value {
+                json[name] = value.into();
+            }
         }
-        json
+        Some(json)
     }
 }
 
@@ -157,9 +173,9 @@ impl World {
                 let seconds = now_ms / 1000;
                 let count = parsed.heartbeat_count;
                 let row = Row {
-                    metadata,
-                    acquired_at: seconds,
-                    last_heartbeat: seconds,
+                    metadata: Some(metadata),
+                    acquired_at: Some(seconds),
+                    last_heartbeat: Some(seconds),
                     count,
                     lease,
                 };
@@ -173,11 +189,15 @@ impl World {
                     assert_eq!(decision, Heartbeat::NotActive);
                     return;
                 };
+                if row.metadata.is_none() {
+                    assert_eq!(decision, Heartbeat::NoMetadata);
+                    return;
+                }
                 let Heartbeat::Beat(beat) = decision else {
                     panic!("{decision:?} for a live session");
                 };
                 row.count = Some(row.count.unwrap_or(0) + 1);
-                row.last_heartbeat = now_ms / 1000;
+                row.last_heartbeat = Some(now_ms / 1000);
                 let own = row.lease.map(|lease| Lease {
                     deadline_ms: now_ms + lease.length_ms as i64,
                     ..lease
@@ -203,6 +223,24 @@ impl World {
                 let id = id_bytes(id);
                 let met = self.commit(Effect::freeing(&id, why));
                 assert_eq!(met, self.rows.remove(&id).is_some());
+            }
+            Step::Import { id, json } => {
+                let id = id_bytes(id);
+                let import = Import::read(&id, json.map(str::as_bytes)).unwrap();
+                let effect = import.effect(&self.pool, now_ms, self.seats);
+                assert_eq!(effect.is_none(), self.live(&id).is_some());
+                let Some(effect) = effect else { return };
+                let known: serde_json::Value = serde_json::from_str(json.unwrap_or("{}")).unwrap();
+                let heard = known["last_heartbeat"].as_i64();
+                let row = Row {
+                    metadata: json,
+                    acquired_at: known["acquired_at"].as_i64(),
+                    last_heartbeat: heard.or(json.is_none().then_some(now_ms / 1000)),
+                    count: known["heartbeat_count"].as_i64(),
+                    lease: None,
+                };
+                self.commit(effect);
+                self.rows.insert(id, row);
             }
             Step::ClockMoves { by_ms } => self.now_ms += by_ms,
             Step::Reclaim { limit } => {
@@ -230,6 +268,13 @@ impl World {
         let now_ms = self.now_ms;
         assert_eq!(self.pool.used(now_ms), self.used(), "used");
         assert_eq!(self.pool.len(), self.rows.len(), "rows");
+        let live = self.rows.values().filter(|row| row.is_live(now_ms));
+        let with_metadata = live.filter(|row| row.metadata.is_some()).count();
+        assert_eq!(
+            self.pool.with_metadata(now_ms),
+            with_metadata,
+            "with metadata"
+        );
         assert_eq!(self.pool.seats(), self.seats, "seats");
         let deadlines = || {
             self.rows
@@ -248,8 +293,8 @@ impl World {
         for id in (0..12).map(id_bytes) {
             let session = self.pool.get(now_ms, &id);
             let json = session.map(|session| {
-                let json = session.json().expect("all have metadata here");
-                serde_json::from_slice::<serde_json::Value>(&json).expect("JSON comes out")
+                let json = session.json()?;
+                Some(serde_json::from_slice::<serde_json::Value>(&json).expect("JSON comes out"))
             });
             assert_eq!(json, self.live(&id).map(Row::json), "the JSON of {id:?}");
             let lease = session.and_then(|session| self.pool.lease_of(session));

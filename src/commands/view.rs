@@ -90,7 +90,7 @@ impl Seen<'_> {
             },
             b"HGET" => match self.pool.get(self.now_ms, self.session()) {
                 Some(session) => super::sessions::reply_json(ctx, session),
-                None => match self.from_native(self.native) {
+                None => match self.ask_native(self.native) {
                     Some(reply) => ctx.reply_with(&reply),
                     None => ctx.reply_null(),
                 },
@@ -142,13 +142,13 @@ impl Seen<'_> {
     }
 
     fn integer_or_native(&self, is_so: bool) {
-        let native = || self.from_native(self.native)?.integer();
+        let native = || self.ask_native(self.native)?.integer();
         let answer = if is_so { 1 } else { native().unwrap_or(0) };
         self.ctx.reply_integer(answer);
     }
 
     /// The reply of a command on the key itself, if it holds what the scripts keep there.
-    fn from_native(&self, command: &CStr) -> Option<Reply> {
+    fn ask_native(&self, command: &CStr) -> Option<Reply> {
         self.ctx.call_for_client(command, self.arguments)
     }
 

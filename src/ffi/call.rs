@@ -68,7 +68,14 @@ impl Ctx<'_> {
     /// Answers the client with the reply to a call, errors included.
     pub(crate) fn reply_with(self, reply: &Reply) {
         // SAFETY: context and reply are valid.
-        unsafe { api!(RedisModule_ReplyWithCallReply)(self.as_ptr(), reply.raw.as_ptr()) };
+        unsafe {
+            let kind = api!(RedisModule_CallReplyType)(reply.raw.as_ptr());
+            if kind == raw::REDISMODULE_REPLY_NULL as i32 {
+                // 6.2 would pass on RESP2's, whatever the client speaks.
+                return self.reply_null();
+            }
+            api!(RedisModule_ReplyWithCallReply)(self.as_ptr(), reply.raw.as_ptr());
+        }
     }
 }
 

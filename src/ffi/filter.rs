@@ -56,9 +56,11 @@ impl<'a> Incoming<'a> {
     }
 }
 
+/// What sees each command, and the server's handle of it.
+type Filter = (fn(Incoming<'_>), *mut raw::RedisModuleCommandFilter);
+
 thread_local! {
-    /// What sees each command, and the server's handle of it.
-    static FILTER: Cell<Option<(fn(Incoming<'_>), *mut raw::RedisModuleCommandFilter)>> = const { Cell::new(None) };
+    static FILTER: Cell<Option<Filter>> = const { Cell::new(None) };
 }
 
 impl Ctx<'_> {
@@ -85,9 +87,8 @@ impl Ctx<'_> {
 
 unsafe extern "C" fn on_command(command: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server passes a valid structure for the length of this callback.
-    let incoming = Incoming {
-        raw: unsafe { &*command },
-    };
+    let raw = unsafe { &*command };
+    let incoming = Incoming { raw };
     guard("a command's filter", || {
         if let Some((filter, _)) = FILTER.get() {
             filter(incoming);

@@ -102,7 +102,7 @@ thread_local! {
 }
 
 /// Makes the names once: a filter runs before each command.
-pub(super) fn make_names(_: Ctx<'_>) {
+pub(super) fn make_names() {
     let names = Names {
         scripts: [&b"seat.acquire"[..], b"seat.release", b"seat.heartbeat"].map(OwnedStr::new),
         readers: READERS.map(|reader| OwnedStr::new(reader.command.to_bytes())),

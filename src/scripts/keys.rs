@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
@@ -79,11 +79,6 @@ fn note(database: c_int, pool: &[u8]) {
     });
 }
 
-pub(super) fn register(_: Ctx<'_>) -> Result<(), String> {
-    // The events of sets and hashes are many, so they are asked for only when the setting is switched on.
-    Ok(())
-}
-
 pub(super) fn settings_changed(ctx: Ctx<'_>) {
     let is_on = config::SCRIPT_KEYS.get();
     let was_on = STATE.with_borrow_mut(|state| std::mem::replace(&mut state.is_on, is_on));
@@ -97,6 +92,7 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
         }));
         return;
     }
+    // The events of sets and hashes are many, so they are asked for only now.
     if !STATE.with_borrow(|state| state.is_subscribed) {
         let classes = raw::REDISMODULE_NOTIFY_SET
             | raw::REDISMODULE_NOTIFY_HASH
@@ -183,14 +179,16 @@ fn on_key(key: Str<'_>) {
 unsafe extern "C" fn on_event(
     ctx: *mut raw::RedisModuleCtx,
     _class: c_int,
-    _event: *const c_char,
+    event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: the server passes the context and the key of this call.
-    let (ctx, key) = unsafe { (Ctx::new(ctx), Str::new(key)) };
+    // SAFETY: the server passes the context, the event's name and the key of this call.
+    let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
     if let Some(pool) = pool_of(key.bytes()) {
         guard("an event of a script's key", || {
-            if STATE.with_borrow(|state| state.is_on) {
+            let ends: [&[u8]; 5] = [b"del", b"expired", b"evicted", b"rename_from", b"move_from"];
+            let has_ended = ends.contains(&event.to_bytes());
+            if !has_ended && STATE.with_borrow(|state| state.is_on) {
                 note(ctx.selected_database(), pool);
             }
         });

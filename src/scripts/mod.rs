@@ -48,12 +48,10 @@ pub(crate) fn pool_of(name: &[u8]) -> Option<&[u8]> {
         .or_else(|| rest.strip_suffix(METADATA))
 }
 
-/// Asks the server for what the settings need, at load.
-pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    calls::make_names(ctx);
-    keys::register(ctx)?;
+/// Has the settings that are given at load take effect.
+pub(crate) fn register() {
+    calls::make_names();
     settings_changed();
-    Ok(())
 }
 
 /// Has what the settings say take effect.

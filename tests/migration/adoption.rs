@@ -204,7 +204,8 @@ fn keys_are_noticed_by_whatever_way_they_come() {
         dialog.expect("DEL plain", "1");
         payload
     };
-    let ways: [(&str, &dyn Fn(&mut Dialog)); 9] = [
+    type Way<'a> = (&'a str, &'a dyn Fn(&mut Dialog));
+    let ways: [Way<'_>; 9] = [
         ("SADD", &|dialog| {
             dialog.expect(&format!("SADD {SESSIONS} s"), "1")
         }),
