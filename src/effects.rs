@@ -3,7 +3,7 @@
 //! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON object can be. The numbers of an
 //! effect stand in one argument, since the server makes objects of arguments one by one; they are read also where they stand apart.
 
-use std::ffi::{c_char, c_longlong};
+use std::ffi::CStr;
 
 use redis_module::raw;
 use seat_pool::{
@@ -12,141 +12,152 @@ use seat_pool::{
 };
 
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, Str, api};
+use crate::ffi::{self, Args, Ctx, OwnedStr, Str};
 
 const ABSENT: &[u8] = b"-";
 
 /// Sends an effect to the AOF and the replicas in place of the command that caused it. Also when nobody listens: the server's save
-/// points and its backlog depend on it.
-pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>) {
-    write(Sink::Replicas(ctx), key, effect);
+/// points and its backlog depend on it. What came as one of `args` is sent on as it is, rather than copied.
+pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>, args: Args<'_>) {
+    with_arguments(key, effect, args, |arguments| {
+        ctx.replicate(NAME, arguments);
+    });
 }
 
 /// Writes an effect to an AOF that is being rewritten.
 pub(crate) fn emit_to_aof(io: *mut raw::RedisModuleIO, key: Str<'_>, effect: &Effect<'_>) {
-    write(Sink::Aof(io), key, effect);
+    with_arguments(key, effect, Args::NONE, |arguments| {
+        ffi::emit_to_aof(io, NAME, arguments);
+    });
 }
 
-#[derive(Clone, Copy)]
-enum Sink<'a> {
-    Replicas(Ctx<'a>),
-    Aof(*mut raw::RedisModuleIO),
+const NAME: &CStr = c"SEAT.EFFECT";
+
+/// The words of effects, made once.
+struct Words {
+    grant: OwnedStr,
+    import: OwnedStr,
+    beat: OwnedStr,
+    renew: OwnedStr,
+    join: OwnedStr,
+    leave: OwnedStr,
+    seats: OwnedStr,
+    free: OwnedStr,
+    released: OwnedStr,
+    revoked: OwnedStr,
+    expired: OwnedStr,
+    absent: OwnedStr,
 }
 
-/// Sends one `SEAT.EFFECT` with arguments by the API's format: `s` a string of the server's, `c` a C string, `l` a `long long`,
-/// `b` a pointer and a length.
-macro_rules! send {
-    ($sink:expr, $format:literal, $($argument:expr),+) => {
-        // SAFETY: the sink is that of the running callback, and the arguments fit the format and outlive the call.
-        unsafe {
-            match $sink {
-                Sink::Replicas(ctx) => {
-                    api!(RedisModule_Replicate)(ctx.as_ptr(), c"SEAT.EFFECT".as_ptr(), $format.as_ptr(), $($argument),+);
-                }
-                Sink::Aof(io) => {
-                    api!(RedisModule_EmitAOF)(io, c"SEAT.EFFECT".as_ptr(), $format.as_ptr(), $($argument),+);
-                }
-            }
-        }
+thread_local! {
+    static WORDS: Words = Words {
+        grant: OwnedStr::new(b"GRANT"),
+        import: OwnedStr::new(b"IMPORT"),
+        beat: OwnedStr::new(b"BEAT"),
+        renew: OwnedStr::new(b"RENEW"),
+        join: OwnedStr::new(b"JOIN"),
+        leave: OwnedStr::new(b"LEAVE"),
+        seats: OwnedStr::new(b"SEATS"),
+        free: OwnedStr::new(b"FREE"),
+        released: OwnedStr::new(b"released"),
+        revoked: OwnedStr::new(b"revoked"),
+        expired: OwnedStr::new(b"expired"),
+        absent: OwnedStr::new(ABSENT),
     };
 }
 
-fn write(sink: Sink<'_>, key: Str<'_>, effect: &Effect<'_>) {
-    let start = |bytes: &[u8]| bytes.as_ptr().cast::<c_char>();
-    let mut numbers = Numbers::default();
-    match effect {
-        Effect::Grant(grant) | Effect::Import(grant) => {
-            let kind = match effect {
-                Effect::Import(_) => c"IMPORT",
-                _ => c"GRANT",
-            };
-            let metadata = grant.metadata.unwrap_or(ABSENT);
-            numbers.add(grant.seats);
-            numbers.add_optional(grant.acquired_at);
-            numbers.add_optional(grant.last_heartbeat);
-            numbers.add_optional(grant.heartbeat_count);
-            numbers.add_lease(grant.lease);
-            send!(
-                sink,
-                c"scbbb",
-                key.as_ptr(),
-                kind.as_ptr(),
-                start(grant.session),
-                grant.session.len(),
-                start(numbers.text()),
-                numbers.text().len(),
-                start(metadata),
-                metadata.len()
-            );
+/// Runs `send` with the arguments that an effect is written as.
+fn with_arguments(
+    key: Str<'_>,
+    effect: &Effect<'_>,
+    args: Args<'_>,
+    send: impl FnOnce(&[Str<'_>]),
+) {
+    WORDS.with(|words| {
+        let mut numbers = Numbers::default();
+        match effect {
+            Effect::Grant(grant) | Effect::Import(grant) => {
+                let kind = match effect {
+                    Effect::Import(_) => &words.import,
+                    _ => &words.grant,
+                };
+                numbers.add(grant.seats);
+                numbers.add_optional(grant.acquired_at);
+                numbers.add_optional(grant.last_heartbeat);
+                numbers.add_optional(grant.heartbeat_count);
+                numbers.add_lease(grant.lease);
+                let numbers = numbers.string();
+                let session = Sent::of(grant.session, args);
+                let metadata = grant.metadata.map(|metadata| Sent::of(metadata, args));
+                let metadata = metadata.as_ref().map_or(words.absent.get(), Sent::get);
+                send(&[key, kind.get(), session.get(), numbers.get(), metadata]);
+            }
+            Effect::Beat(Beat { session, .. })
+            | Effect::Renew { session, .. }
+            | Effect::Join(Join { session, .. }) => {
+                let kind = match effect {
+                    Effect::Beat(beat) => {
+                        numbers.add(beat.last_heartbeat);
+                        numbers.add(beat.heartbeat_count);
+                        numbers.add_lease(beat.lease);
+                        &words.beat
+                    }
+                    Effect::Join(join) => {
+                        numbers.add(join.seats);
+                        numbers.add(join.arrival);
+                        numbers.add(join.ticket.since_ms);
+                        numbers.add(join.ticket.length_ms);
+                        numbers.add(join.ticket.deadline_ms);
+                        &words.join
+                    }
+                    _ => {
+                        numbers.add_lease(effect.lease());
+                        &words.renew
+                    }
+                };
+                let (session, numbers) = (Sent::of(session, args), numbers.string());
+                send(&[key, kind.get(), session.get(), numbers.get()]);
+            }
+            Effect::Leave { session } => {
+                let session = Sent::of(session, args);
+                send(&[key, words.leave.get(), session.get()]);
+            }
+            Effect::Seats(seats) => {
+                numbers.add(*seats);
+                send(&[key, words.seats.get(), numbers.string().get()]);
+            }
+            Effect::Free { session, why } => {
+                let why = match why {
+                    Freed::Released => &words.released,
+                    Freed::Revoked => &words.revoked,
+                    Freed::Expired => &words.expired,
+                };
+                let session = Sent::of(session, args);
+                send(&[key, words.free.get(), why.get(), session.get()]);
+            }
         }
-        Effect::Beat(Beat { session, .. })
-        | Effect::Renew { session, .. }
-        | Effect::Join(Join { session, .. }) => {
-            let kind = match effect {
-                Effect::Beat(beat) => {
-                    numbers.add(beat.last_heartbeat);
-                    numbers.add(beat.heartbeat_count);
-                    numbers.add_lease(beat.lease);
-                    c"BEAT"
-                }
-                Effect::Join(join) => {
-                    numbers.add(join.seats);
-                    numbers.add(join.arrival);
-                    numbers.add(join.ticket.since_ms);
-                    numbers.add(join.ticket.length_ms);
-                    numbers.add(join.ticket.deadline_ms);
-                    c"JOIN"
-                }
-                _ => {
-                    numbers.add_lease(effect.lease());
-                    c"RENEW"
-                }
-            };
-            send!(
-                sink,
-                c"scbb",
-                key.as_ptr(),
-                kind.as_ptr(),
-                start(session),
-                session.len(),
-                start(numbers.text()),
-                numbers.text().len()
-            );
+    });
+}
+
+/// Bytes on their way into the stream.
+enum Sent<'a> {
+    /// They are an argument of the command that is carried out.
+    Argument(Str<'a>),
+    Copied(OwnedStr),
+}
+
+impl<'a> Sent<'a> {
+    fn of(bytes: &[u8], args: Args<'a>) -> Sent<'a> {
+        match args.holding(bytes) {
+            Some(argument) => Sent::Argument(argument),
+            None => Sent::Copied(OwnedStr::new(bytes)),
         }
-        Effect::Leave { session } => {
-            send!(
-                sink,
-                c"scb",
-                key.as_ptr(),
-                c"LEAVE".as_ptr(),
-                start(session),
-                session.len()
-            );
-        }
-        Effect::Seats(seats) => {
-            send!(
-                sink,
-                c"scl",
-                key.as_ptr(),
-                c"SEATS".as_ptr(),
-                *seats as c_longlong
-            );
-        }
-        Effect::Free { session, why } => {
-            let why = match why {
-                Freed::Released => c"released",
-                Freed::Revoked => c"revoked",
-                Freed::Expired => c"expired",
-            };
-            send!(
-                sink,
-                c"sccb",
-                key.as_ptr(),
-                c"FREE".as_ptr(),
-                why.as_ptr(),
-                start(session),
-                session.len()
-            );
+    }
+
+    fn get(&self) -> Str<'_> {
+        match self {
+            Sent::Argument(argument) => *argument,
+            Sent::Copied(copy) => copy.get(),
         }
     }
 }
@@ -191,8 +202,8 @@ impl Numbers {
         self.len = end + 1;
     }
 
-    fn text(&self) -> &[u8] {
-        &self.text[..self.len.saturating_sub(1)]
+    fn string(&self) -> OwnedStr {
+        OwnedStr::new(&self.text[..self.len.saturating_sub(1)])
     }
 }
 

@@ -9,7 +9,7 @@ use seat_pool::{Beat, Effect, Freed, Grant, Line, Pool};
 
 use crate::effects;
 use crate::error::Error;
-use crate::ffi::{Ctx, Str, api};
+use crate::ffi::{Args, Ctx, Str, api};
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};
 use crate::{reclaim, stats};
@@ -22,6 +22,8 @@ pub(crate) struct PoolKey<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) name: Str<'a>,
     pub(crate) database: c_int,
+    /// The arguments of the command that is carried out, if it is one.
+    args: Args<'a>,
     /// Absent for a missing key that was opened for reading.
     handle: Option<NonNull<raw::RedisModuleKey>>,
     pool: Option<NonNull<Pool>>,
@@ -53,6 +55,7 @@ impl<'a> PoolKey<'a> {
             ctx,
             name,
             database: ctx.selected_database(),
+            args: Args::NONE,
             handle: NonNull::new(handle.cast()),
             pool: None,
             line: None,
@@ -78,6 +81,11 @@ impl<'a> PoolKey<'a> {
             Some(pool) => unsafe { pool.as_ref() },
             None => &EMPTY,
         }
+    }
+
+    /// Tells of the arguments of the command for which the key is open, which effects may then send on without a copy.
+    pub(crate) fn carry(&mut self, args: Args<'a>) {
+        self.args = args;
     }
 
     /// Grants nothing while this key is open, since it is not known how many seats are free.
@@ -136,7 +144,7 @@ impl<'a> PoolKey<'a> {
         if !self.apply(effect) {
             return false;
         }
-        effects::replicate(self.ctx, self.name, effect);
+        effects::replicate(self.ctx, self.name, effect, self.args);
         true
     }
 

@@ -8,7 +8,7 @@ use redis_module::raw;
 use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
-use crate::ffi::{self, Str, guard};
+use crate::ffi::{self, OwnedStr, Str, guard};
 use crate::{queue, reclaim, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
@@ -101,12 +101,14 @@ unsafe extern "C" fn aof_rewrite(
 ) {
     guard("aof_rewrite", || {
         // SAFETY: the server passes a key and a value of this type, unchanged during the call.
-        let (key, pool) = unsafe { (ffi::Str::new(key), from_value(value)) };
+        let (key, pool) = unsafe { (Str::new(key), from_value(value)) };
+        // The key is an object on the server's stack, which 6.2 cannot keep in a command.
+        let key = OwnedStr::new(key.bytes());
         for session in pool.iter() {
-            emit_to_aof(io, key, &pool.grant_of(session));
+            emit_to_aof(io, key.get(), &pool.grant_of(session));
         }
         for ticket in pool.all_tickets() {
-            emit_to_aof(io, key, &pool.join_of(ticket));
+            emit_to_aof(io, key.get(), &pool.join_of(ticket));
         }
     });
 }

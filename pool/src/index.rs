@@ -1,7 +1,8 @@
 //! From a session's id to its slot.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 
+use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::memory::allocated;
@@ -15,19 +16,25 @@ const SMALLEST_SHRUNK: usize = 32;
 /// A hash index that stores slots only: the ids stay where they are, and each call brings `id_of` to look at them.
 ///
 /// It grows by linear hashing: whenever the segments hold more than [`SEGMENT_LOAD`] entries on average, one segment is split in
-/// two, and nothing else moves. So the longest insertion rehashes a few hundred ids, however many millions there are. The hash
-/// is SipHash under random keys, since ids come from clients who could otherwise choose ones that collide.
+/// two, and nothing else moves. So the longest insertion moves a few hundred entries, however many millions there are, and looks at
+/// no id, since the hashes are kept. They are keyed at random, since ids come from clients who could otherwise choose ones that
+/// collide.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     hasher: RandomState,
-    segments: Vec<HashTable<u32>>,
+    segments: Vec<HashTable<Entry>>,
     len: usize,
 }
 
-/// The segment, of `segments`, for a hash. The upper half of the hash decides, because the tables inside the segments go by
-/// the lower bits.
-fn segment_of(hash: u64, segments: usize) -> usize {
-    let hash = (hash >> 32) as usize;
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u32,
+    slot: u32,
+}
+
+/// The segment, of `segments`, for a hash.
+fn segment_of(hash: u32, segments: usize) -> usize {
+    let hash = hash as usize;
     let level = segments.next_power_of_two();
     let segment = hash & (level - 1);
     if segment < segments {
@@ -37,13 +44,29 @@ fn segment_of(hash: u64, segments: usize) -> usize {
     }
 }
 
+/// The hash that the tables inside the segments go by. Entries of one segment agree in the lower bits of theirs, so these are mixed
+/// into all others.
+fn within_segment(hash: u32) -> u64 {
+    let product = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ (product >> 32)
+}
+
 impl Index {
     pub(crate) fn new() -> Self {
+        // The standard library's keys come from the system's randomness.
+        let seed = std::hash::RandomState::new();
+        let [a, b, c, d] = [0, 1, 2, 3].map(|part| seed.hash_one(part));
         Index {
-            hasher: RandomState::new(),
+            hasher: RandomState::with_seeds(a, b, c, d),
             segments: Vec::new(),
             len: 0,
         }
+    }
+
+    fn hash(&self, id: &[u8]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(id);
+        hasher.finish() as u32
     }
 
     /// The slot of `id`. O(1).
@@ -51,24 +74,20 @@ impl Index {
         if self.len == 0 {
             return None;
         }
-        let hash = self.hasher.hash_one(id);
+        let hash = self.hash(id);
         let segment = &self.segments[segment_of(hash, self.segments.len())];
-        segment.find(hash, |&slot| id_of(slot) == id).copied()
+        let is_it = |entry: &Entry| entry.hash == hash && id_of(entry.slot) == id;
+        let entry = segment.find(within_segment(hash), is_it)?;
+        Some(entry.slot)
     }
 
     /// Adds the slot of an id that is not in the index yet. O(1), at worst the splitting of one segment.
-    pub(crate) fn insert<'a>(&mut self, id: &[u8], slot: u32, id_of: impl Fn(u32) -> &'a [u8]) {
+    pub(crate) fn insert(&mut self, id: &[u8], slot: u32) {
         if self.len >= self.segments.len() * SEGMENT_LOAD {
-            self.segments.push(HashTable::new());
-            let new = self.segments.len() - 1;
-            if new > 0 {
-                let old = new - (1 << new.ilog2());
-                let entries = std::mem::take(&mut self.segments[old]);
-                self.place_all(entries, &id_of);
-            }
+            self.grow();
         }
-        let hash = self.hasher.hash_one(id);
-        self.place(hash, slot, &id_of);
+        let hash = self.hash(id);
+        self.place(Entry { hash, slot });
         self.len += 1;
     }
 
@@ -77,47 +96,59 @@ impl Index {
         if self.len == 0 {
             return None;
         }
-        let hash = self.hasher.hash_one(id);
+        let hash = self.hash(id);
         let number = segment_of(hash, self.segments.len());
         let segment = &mut self.segments[number];
-        let entry = segment.find_entry(hash, |&slot| id_of(slot) == id).ok()?;
-        let (slot, _) = entry.remove();
+        let is_it = |entry: &Entry| entry.hash == hash && id_of(entry.slot) == id;
+        let found = segment.find_entry(within_segment(hash), is_it).ok()?;
+        let (Entry { slot, .. }, _) = found.remove();
         self.len -= 1;
         if self.len * 4 < (self.segments.len() - 1) * SEGMENT_LOAD {
             let entries = self.segments.pop().unwrap_or_default();
-            self.place_all(entries, &id_of);
+            entries.into_iter().for_each(|entry| self.place(entry));
         } else {
-            self.shrink(number, &id_of);
+            self.shrink(number);
         }
         Some(slot)
     }
 
-    fn shrink<'a>(&mut self, number: usize, id_of: &impl Fn(u32) -> &'a [u8]) {
+    /// Adds a segment, and gives it its share of the one that had it until now.
+    fn grow(&mut self) {
+        self.segments.push(HashTable::new());
+        let new = self.segments.len() - 1;
+        if new == 0 {
+            return;
+        }
+        let old = new - (1 << new.ilog2());
+        let entries = std::mem::take(&mut self.segments[old]);
+        let share = entries.len() / 2;
+        self.segments[old].reserve(share, rehash);
+        self.segments[new].reserve(share, rehash);
+        entries.into_iter().for_each(|entry| self.place(entry));
+    }
+
+    fn shrink(&mut self, number: usize) {
         let segment = &mut self.segments[number];
         if segment.capacity() > SMALLEST_SHRUNK && segment.len() * 4 < segment.capacity() {
-            let hasher = &self.hasher;
-            segment.shrink_to(segment.len() * 2, |&slot| hasher.hash_one(id_of(slot)));
+            segment.shrink_to(segment.len() * 2, rehash);
         }
     }
 
-    fn place_all<'a>(&mut self, entries: HashTable<u32>, id_of: &impl Fn(u32) -> &'a [u8]) {
-        for slot in entries {
-            self.place(self.hasher.hash_one(id_of(slot)), slot, id_of);
-        }
-    }
-
-    fn place<'a>(&mut self, hash: u64, slot: u32, id_of: &impl Fn(u32) -> &'a [u8]) {
-        let number = segment_of(hash, self.segments.len());
-        let hasher = &self.hasher;
-        self.segments[number].insert_unique(hash, slot, |&slot| hasher.hash_one(id_of(slot)));
+    fn place(&mut self, entry: Entry) {
+        let number = segment_of(entry.hash, self.segments.len());
+        self.segments[number].insert_unique(within_segment(entry.hash), entry, rehash);
     }
 
     /// The bytes that the index takes. O(n / 256).
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables = self.segments.iter().map(HashTable::allocation_size);
         tables.map(allocated).sum::<usize>()
-            + allocated(self.segments.capacity() * size_of::<HashTable<u32>>())
+            + allocated(self.segments.capacity() * size_of::<HashTable<Entry>>())
     }
+}
+
+fn rehash(entry: &Entry) -> u64 {
+    within_segment(entry.hash)
 }
 
 #[cfg(test)]
@@ -141,7 +172,7 @@ mod tests {
         let mut index = Index::new();
         let many = 20 * SEGMENT_LOAD as u32;
         for slot in 0..many {
-            index.insert(id_of(slot), slot, id_of);
+            index.insert(id_of(slot), slot);
             assert_eq!(index.find(id_of(slot), id_of), Some(slot));
             assert_eq!(index.find(id_of(many + slot), id_of), None);
         }
@@ -160,7 +191,7 @@ mod tests {
     fn no_segment_outgrows_a_few_times_the_average() {
         let mut index = Index::new();
         for slot in 0..200_000 {
-            index.insert(id_of(slot), slot, id_of);
+            index.insert(id_of(slot), slot);
         }
         let longest = index.segments.iter().map(|segment| segment.len()).max();
         assert!(longest < Some(4 * SEGMENT_LOAD), "{longest:?}");
@@ -175,7 +206,7 @@ mod tests {
                 if !insert {
                     prop_assert_eq!(index.remove(id_of(slot), id_of), model.remove(&slot));
                 } else if model.insert(slot, slot).is_none() {
-                    index.insert(id_of(slot), slot, id_of);
+                    index.insert(id_of(slot), slot);
                 }
                 prop_assert_eq!(index.find(id_of(slot), id_of), model.get(&slot).copied());
                 prop_assert_eq!(index.len, model.len());

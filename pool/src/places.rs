@@ -62,9 +62,7 @@ impl<T> Places<T> {
             arrival,
             waiting,
         });
-        let places = &self.places;
-        self.sessions
-            .insert(session, slot, |slot| session_in(places, slot));
+        self.sessions.insert(session, slot);
         self.arrivals.insert(Entry {
             deadline_ms: arrival as i64,
             slot,

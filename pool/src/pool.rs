@@ -474,9 +474,7 @@ impl Pool {
         self.payload_bytes += session.payload_bytes();
         self.bare += usize::from(session.metadata().is_none());
         let slot = self.sessions.insert(session);
-        let sessions = &self.sessions;
-        self.index
-            .insert(grant.session, slot, |slot| id_in(sessions, slot));
+        self.index.insert(grant.session, slot);
         if let Some(lease) = grant.lease {
             self.deadlines.insert(entry(slot, lease));
         }

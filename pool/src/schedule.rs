@@ -31,8 +31,7 @@ impl Schedule {
         let slot = match self.index.find(name, |slot| name_in(names, slot)) {
             None => {
                 let slot = self.names.insert((name.into(), at_ms));
-                let names = &self.names;
-                self.index.insert(name, slot, |slot| name_in(names, slot));
+                self.index.insert(name, slot);
                 slot
             }
             Some(slot) => match self.names.get_mut(slot) {

@@ -61,7 +61,9 @@ impl<'a> Call<'a> {
 
     /// Opens the key to change its pool.
     fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
-        scripts::open(self.ctx, self.key()?, Caller::Client)
+        let mut key = scripts::open(self.ctx, self.key()?, Caller::Client)?;
+        key.carry(self.args);
+        Ok(key)
     }
 
     /// A session id that may be granted a seat.

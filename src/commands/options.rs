@@ -59,7 +59,12 @@ impl<'a> Options<'a> {
     }
 
     fn parse_known(args: Args<'a>, from: usize, queue: bool) -> Result<Options<'a>, Error> {
-        let word_of = |arg: Str<'_>| WORDS.into_iter().find(|word| arg.is_word(word));
+        let word_of = |arg: Str<'_>| {
+            let text = arg.bytes();
+            WORDS
+                .into_iter()
+                .find(|word| text.eq_ignore_ascii_case(word.as_bytes()))
+        };
         let metadata = args.get(from).filter(|&arg| word_of(arg).is_none());
         let mut options = Options {
             metadata,

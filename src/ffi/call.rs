@@ -29,8 +29,8 @@ impl Ctx<'_> {
     }
 
     fn call_with(self, format: &CStr, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
-        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-        // SAFETY: the context and the arguments are valid, and `v` takes a pointer to strings and their number.
+        // SAFETY: the context and the arguments are valid, `v` takes a pointer to strings and their number, and a `Str` is such a
+        // pointer.
         let reply = unsafe {
             api!(RedisModule_Call)(
                 self.as_ptr(),
@@ -52,8 +52,8 @@ impl Ctx<'_> {
 
     /// Sends a command of the server's to the AOF and the replicas.
     pub(crate) fn replicate(self, command: &CStr, arguments: &[Str<'_>]) {
-        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-        // SAFETY: as above.
+        // SAFETY: the context and the arguments are valid, `v` takes a pointer to strings and their number, and a `Str` is such a
+        // pointer.
         unsafe {
             api!(RedisModule_Replicate)(
                 self.as_ptr(),
@@ -76,6 +76,20 @@ impl Ctx<'_> {
             }
             api!(RedisModule_ReplyWithCallReply)(self.as_ptr(), reply.raw.as_ptr());
         }
+    }
+}
+
+/// Writes a command to an AOF that is being rewritten.
+pub(crate) fn emit_to_aof(io: *mut raw::RedisModuleIO, command: &CStr, arguments: &[Str<'_>]) {
+    // SAFETY: a rewriting callback passes its io on here; as above for the arguments.
+    unsafe {
+        api!(RedisModule_EmitAOF)(
+            io,
+            command.as_ptr(),
+            c"v".as_ptr(),
+            arguments.as_ptr(),
+            arguments.len(),
+        );
     }
 }
 

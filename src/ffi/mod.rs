@@ -10,7 +10,7 @@ mod keyspace;
 mod spec;
 mod user;
 
-pub(crate) use call::Reply;
+pub(crate) use call::{Reply, emit_to_aof};
 pub(crate) use filter::Incoming;
 pub(crate) use keyspace::{Kind, Walk};
 pub(crate) use spec::{Argument, Spec};
@@ -74,8 +74,9 @@ pub(crate) struct Ctx<'a> {
     callback: PhantomData<&'a ()>,
 }
 
-/// A string of the server's, such as an argument.
+/// A string of the server's, such as an argument. A pointer to it, and nothing else, so that a slice of them is what the server takes.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub(crate) struct Str<'a> {
     raw: NonNull<raw::RedisModuleString>,
     callback: PhantomData<&'a ()>,
@@ -460,6 +461,15 @@ impl<'a> Args<'a> {
         // SAFETY: by this function's contract.
         let argv = unsafe { std::slice::from_raw_parts(argv.cast_const(), len) };
         Args { argv }
+    }
+
+    /// No arguments, for what no command has caused.
+    pub(crate) const NONE: Args<'a> = Args { argv: &[] };
+
+    /// The argument whose own bytes these are, if it is one: not such as are only equal.
+    pub(crate) fn holding(self, bytes: &[u8]) -> Option<Str<'a>> {
+        self.iter()
+            .find(|argument| std::ptr::eq(argument.bytes(), bytes))
     }
 
     pub(crate) fn len(self) -> usize {
