@@ -18,6 +18,7 @@ mod index;
 mod memory;
 mod metadata;
 mod places;
+mod plain;
 mod pool;
 mod queue;
 mod schedule;

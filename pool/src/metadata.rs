@@ -8,6 +8,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::value::RawValue;
 
 use crate::MAX_SECOND;
+use crate::plain::is_plain_object;
 
 /// How deep arrays and objects may nest, the object itself included: cjson's own limit in the scripts.
 pub const MAX_NESTING: u32 = 1000;
@@ -118,6 +119,13 @@ fn parse(raw: &[u8], limit: usize) -> Result<(Metadata<'_>, Found<'_>), Metadata
         return Err(MetadataError::TooLong(limit));
     }
     let text = std::str::from_utf8(raw).map_err(|_| MetadataError::NotAnObject)?;
+    if is_plain_object(text, &Name::RESERVED) {
+        let metadata = Metadata {
+            text: Cow::Borrowed(raw),
+            heartbeat_count: None,
+        };
+        return Ok((metadata, Found::default()));
+    }
     let text = text.trim_matches([' ', '\t', '\n', '\r']);
     let too_deep = Cell::new(false);
     let found = parse_with(
@@ -229,6 +237,8 @@ enum Name {
 }
 
 impl Name {
+    const RESERVED: [&str; 3] = ["heartbeat_count", "acquired_at", "last_heartbeat"];
+
     fn of(name: &str) -> Name {
         match name {
             "heartbeat_count" => Name::Count,
@@ -260,6 +270,7 @@ impl<'de> de::Deserialize<'de> for Name {
 }
 
 /// What the first pass over an object finds.
+#[derive(Default)]
 struct Found<'de> {
     reserved: bool,
     /// The text of the last `heartbeat_count`, and those of the timestamps.
@@ -292,12 +303,7 @@ impl<'de> Visitor<'de> for TopLevel<'_> {
             levels_left: MAX_NESTING - 1,
             too_deep: self.too_deep,
         };
-        let mut found = Found {
-            reserved: false,
-            count: None,
-            acquired_at: None,
-            last_heartbeat: None,
-        };
+        let mut found = Found::default();
         while let Some(name) = map.next_key::<Name>()? {
             let place = match name {
                 Name::Count => &mut found.count,

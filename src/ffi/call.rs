@@ -8,6 +8,43 @@ use redis_module::raw;
 
 use super::{Ctx, Str, api};
 
+/// Calls a function that takes a command and its arguments by a format: `s` is a string, and `v` a pointer to strings and their
+/// number. The server makes room for the latter twice, so the few arguments of an effect, which each change sends, are named.
+macro_rules! send {
+    ($function:expr, $to:expr, $command:expr, $arguments:expr) => {{
+        let command = $command.as_ptr();
+        match $arguments {
+            [a, b, c] => $function(
+                $to,
+                command,
+                c"sss".as_ptr(),
+                a.as_ptr(),
+                b.as_ptr(),
+                c.as_ptr(),
+            ),
+            [a, b, c, d] => {
+                let format = c"ssss".as_ptr();
+                $function(
+                    $to,
+                    command,
+                    format,
+                    a.as_ptr(),
+                    b.as_ptr(),
+                    c.as_ptr(),
+                    d.as_ptr(),
+                )
+            }
+            [a, b, c, d, e] => {
+                let format = c"sssss".as_ptr();
+                let (a, b, c, d, e) = (a.as_ptr(), b.as_ptr(), c.as_ptr(), d.as_ptr(), e.as_ptr());
+                $function($to, command, format, a, b, c, d, e)
+            }
+            // A `Str` is a pointer to a string.
+            all => $function($to, command, c"v".as_ptr(), all.as_ptr(), all.len()),
+        };
+    }};
+}
+
 /// The reply to a call.
 pub(crate) struct Reply {
     raw: NonNull<raw::RedisModuleCallReply>,
@@ -50,19 +87,17 @@ impl Ctx<'_> {
         reply.is_some()
     }
 
-    /// Sends a command of the server's to the AOF and the replicas.
+    /// Sends a command to the AOF and the replicas.
     pub(crate) fn replicate(self, command: &CStr, arguments: &[Str<'_>]) {
-        // SAFETY: the context and the arguments are valid, `v` takes a pointer to strings and their number, and a `Str` is such a
-        // pointer.
+        // SAFETY: the context and the arguments are valid.
         unsafe {
-            api!(RedisModule_Replicate)(
+            send!(
+                api!(RedisModule_Replicate),
                 self.as_ptr(),
-                command.as_ptr(),
-                c"v".as_ptr(),
-                arguments.as_ptr(),
-                arguments.len(),
-            );
-        }
+                command,
+                arguments
+            )
+        };
     }
 
     /// Answers the client with the reply to a call, errors included.
@@ -81,16 +116,8 @@ impl Ctx<'_> {
 
 /// Writes a command to an AOF that is being rewritten.
 pub(crate) fn emit_to_aof(io: *mut raw::RedisModuleIO, command: &CStr, arguments: &[Str<'_>]) {
-    // SAFETY: a rewriting callback passes its io on here; as above for the arguments.
-    unsafe {
-        api!(RedisModule_EmitAOF)(
-            io,
-            command.as_ptr(),
-            c"v".as_ptr(),
-            arguments.as_ptr(),
-            arguments.len(),
-        );
-    }
+    // SAFETY: a rewriting callback passes its io on here, and the arguments are valid.
+    unsafe { send!(api!(RedisModule_EmitAOF), io, command, arguments) };
 }
 
 impl Reply {
