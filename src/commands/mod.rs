@@ -12,6 +12,8 @@ mod get;
 mod heartbeat;
 mod import;
 mod info;
+#[cfg(feature = "bench")]
+mod noop;
 mod options;
 mod pttl;
 mod queue;
@@ -112,6 +114,8 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<view::View<5>>(ctx, category)?;
     register_one::<view::View<6>>(ctx, category)?;
     register_one::<view::View<7>>(ctx, category)?;
+    #[cfg(feature = "bench")]
+    register_one::<noop::Noop>(ctx, category)?;
     register_one::<effect::Effect>(ctx, category)
 }
 
