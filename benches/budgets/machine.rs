@@ -1,11 +1,21 @@
 //! The machine that the figures are of, and where on it server and client run.
 
+use std::fs;
+use std::process::Command;
+use std::sync::OnceLock;
+
 use core_affinity::CoreId;
 
-/// The cores of the client and of the server, if there are two.
+use crate::sides::Host;
+
+/// The cores of the client and of the server, if there are two. Asked first before the client is pinned, since a pinned process has
+/// one only.
 fn cores() -> Option<[CoreId; 2]> {
-    let cores = core_affinity::get_core_ids()?;
-    Some([*cores.first()?, *cores.get(1)?])
+    static CORES: OnceLock<Option<[CoreId; 2]>> = OnceLock::new();
+    *CORES.get_or_init(|| {
+        let cores = core_affinity::get_core_ids()?;
+        Some([*cores.first()?, *cores.get(1)?])
+    })
 }
 
 /// The core that servers are pinned to.
@@ -16,6 +26,82 @@ pub fn server_core() -> Option<usize> {
 /// Pins this thread, and those that it starts, to a core that is not the server's.
 pub fn pin_client() {
     if let Some([client, _]) = cores() {
-        core_affinity::set_for_current(client);
+        let pinned = core_affinity::set_for_current(client);
+        assert!(pinned, "the client cannot be pinned to a core");
     }
+}
+
+/// What the figures depend on, as names and values.
+pub fn describe(host: &Host) -> Vec<(&'static str, String)> {
+    let (major, minor, patch) = host.server.version();
+    let allocator = &host.server.info("memory")["mem_allocator"];
+    let pinned = if cores().is_some() {
+        "pinned to one core each"
+    } else {
+        "not pinned"
+    };
+    vec![
+        (
+            "processor",
+            format!("{}, {} cores", processor(), core_count()),
+        ),
+        ("system", stated_by("uname", &["-srm"])),
+        (
+            "server",
+            format!("Redis {major}.{minor}.{patch}, {allocator}"),
+        ),
+        ("compiler", stated_by("rustc", &["--version"])),
+        ("commit", commit()),
+        ("date", stated_by("date", &["-u", "+%F"])),
+        ("other load at the start", load()),
+        ("server and client", format!("unix socket, {pinned}")),
+    ]
+}
+
+/// What a program prints.
+fn stated_by(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.ok().filter(|output| output.status.success());
+    output.map_or_else(
+        || "unknown".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
+}
+
+fn processor() -> String {
+    let linux = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    linux.unwrap_or_else(|| stated_by("sysctl", &["-n", "machdep.cpu.brand_string"]))
+}
+
+fn core_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn commit() -> String {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let commit = stated_by("git", &["-C", root, "rev-parse", "--short=12", "HEAD"]);
+    // What a run itself writes does not count.
+    let sources = [
+        "src",
+        "pool",
+        "Cargo.toml",
+        "Cargo.lock",
+        "benches",
+        "redis.conf",
+    ];
+    let arguments = [&["-C", root, "status", "--porcelain", "--"], &sources[..]].concat();
+    match &*stated_by("git", &arguments) {
+        "" | "unknown" => commit,
+        _ => format!("{commit} with changes"),
+    }
+}
+
+/// Processes that wanted a core in the last minute.
+fn load() -> String {
+    let linux = fs::read_to_string("/proc/loadavg").ok();
+    let minute = linux.and_then(|text| Some(text.split(' ').next()?.to_owned()));
+    minute.unwrap_or_else(|| "unknown".to_owned())
 }

@@ -1,4 +1,7 @@
-//! The budgets of the module: what it may cost, against the scripts that it replaces.
+//! What the module costs against what it replaces, and whether that keeps to its budgets.
+//!
+//! `make bench` runs all of it. A full run writes docs/benchmarks.md, the charts beside it and the README's figures; it fails if a
+//! budget is missed. `--quick` and `--only` are for whoever works on one of the figures; they write nothing.
 
 #[path = "../../tests/support/mod.rs"]
 #[allow(
@@ -8,14 +11,34 @@
 )]
 mod support;
 
+mod charts;
 mod client;
+mod instructions;
+mod lapse;
+mod load;
+mod longest;
 mod machine;
+mod pool_work;
+mod replication;
+mod report;
 mod sides;
+mod size;
 mod speed;
 mod statistics;
 
-use sides::{Operation, Side};
-use speed::{Case, DEPTHS, Speed};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use instructions::Count;
+use lapse::Lapse;
+use load::Load;
+use longest::Longest;
+use replication::Replication;
+use sides::{Host, Side};
+use size::{Pools, Size};
+use speed::Speed;
 
 /// How much is measured.
 pub struct Scale {
@@ -24,50 +47,135 @@ pub struct Scale {
     pub single_calls: u64,
     /// Calls of a round that are sent in pipelines.
     pub pipelined_calls: u64,
+    /// Passes of the search for the longest command.
+    pub passes: usize,
+    /// Lapses of very many leases.
+    pub lapses: usize,
 }
 
-fn main() {
-    machine::pin_client();
-    let scale = Scale {
-        rounds: 25,
-        single_calls: 1000,
-        pipelined_calls: 4000,
+const FULL: Scale = Scale {
+    rounds: 25,
+    single_calls: 1000,
+    pipelined_calls: 4000,
+    passes: 3,
+    lapses: 7,
+};
+
+const QUICK: Scale = Scale {
+    rounds: 5,
+    passes: 1,
+    lapses: 2,
+    ..FULL
+};
+
+/// What there is to report.
+pub struct Measured {
+    pub machine: Vec<(&'static str, String)>,
+    pub sides: Vec<Side>,
+    pub speed: Option<Speed>,
+    pub size: Option<Size>,
+    pub longest: Option<Longest>,
+    pub lapse: Option<Lapse>,
+    pub lapse_aof: Option<Lapse>,
+    /// Of the scripts' keys, and of a pool.
+    pub load: Option<[Load; 2]>,
+    pub replication: Option<Replication>,
+    pub instructions: Option<Vec<Count>>,
+}
+
+const SECTIONS: [&str; 6] = [
+    "calls",
+    "size",
+    "longest",
+    "lapse",
+    "replication",
+    "instructions",
+];
+
+fn options() -> ArgMatches {
+    let flag = |name, help| {
+        Arg::new(name)
+            .long(name)
+            .help(help)
+            .action(ArgAction::SetTrue)
     };
-    let mut speed = Speed::measure(&scale);
-    for aof in [false, true] {
-        for depth in DEPTHS {
-            println!(
-                "\naof {aof}, depth {depth}: server µs | calls/s | p50 p99 p99.9 µs | ratios to the script"
-            );
-            for operation in Operation::ALL {
-                for side in speed.sides.clone() {
-                    if !side.offers(operation) {
-                        continue;
-                    }
-                    let case = Case {
-                        aof,
-                        side,
-                        operation,
-                        depth,
-                    };
-                    let script = Case {
-                        side: Side::Script,
-                        ..case
-                    };
-                    println!(
-                        "{:24} {:22} {:7.2} {:9.0} {:6.1} {:6.1} {:6.1} {:5.2} {:5.2}",
-                        operation.name(),
-                        side.name(),
-                        speed.server_micros(case),
-                        speed.calls_per_second(case),
-                        speed.latency_micros(case, 0.5),
-                        speed.latency_micros(case, 0.99),
-                        speed.latency_micros(case, 0.999),
-                        speed.times_less(case, script),
-                        speed.throughput_ratio(case, script),
-                    );
-                }
-            }
-        }
+    Command::new("budgets")
+        .about("Measures the module against its budgets")
+        .arg(flag("quick", "Fewer rounds, for a first look"))
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .help("Measures this alone; may be given several times")
+                .value_parser(SECTIONS)
+                .action(ArgAction::Append),
+        )
+        .arg(flag(
+            "record",
+            "Takes the instruction counts of this run, and five per cent more, as ceilings",
+        ))
+        // What cargo gives to each benchmark.
+        .arg(flag("bench", "").hide(true))
+        .arg(Arg::new("perform").long("perform").hide(true))
+        .get_matches()
+}
+
+fn main() -> ExitCode {
+    let options = options();
+    if let Some(operation) = options.get_one::<String>("perform") {
+        instructions::perform(operation);
+        return ExitCode::SUCCESS;
+    }
+    let start = Instant::now();
+    let scale = if options.get_flag("quick") {
+        QUICK
+    } else {
+        FULL
+    };
+    let only: Option<Vec<&String>> = options.get_many("only").map(Iterator::collect);
+    let wanted = |section: &str| {
+        let only = only.as_ref();
+        only.is_none_or(|only| only.iter().any(|name| *name == section))
+    };
+
+    let counts = wanted("instructions").then(|| instructions::measure(options.get_flag("record")));
+    let host = Host::of(Side::Module);
+    let machine = machine::describe(&host);
+    let sides = Side::all(host.server.version());
+    drop(host);
+    machine::pin_client();
+    let speed = wanted("calls").then(|| Speed::measure(&scale, &sides));
+    let mut size = wanted("size").then(|| Size::measure(&scale));
+    let load = size.as_mut().map(|size| {
+        [Pools::SCRIPT, Pools::PLAIN].map(|pools| Load::measure(size.take_largest(pools)))
+    });
+    let mut measured = Measured {
+        machine,
+        speed,
+        size,
+        load,
+        longest: wanted("longest").then(|| Longest::measure(&scale)),
+        lapse: wanted("lapse").then(|| Lapse::measure(&scale, false)),
+        lapse_aof: wanted("lapse").then(|| Lapse::measure(&scale, true)),
+        replication: wanted("replication").then(|| Replication::measure(&sides)),
+        instructions: counts.flatten(),
+        sides,
+    };
+
+    for (name, value) in &measured.machine {
+        println!("{name}: {value}");
+    }
+    for (_, table) in report::tables(&mut measured) {
+        println!("\n{table}");
+    }
+    let budgets = report::budgets(&measured);
+    if only.is_none() && !options.get_flag("quick") {
+        report::publish(&mut measured, &budgets);
+    }
+    println!("{}", report::budget_table(&budgets));
+    println!("measured in {} s", start.elapsed().as_secs());
+    if budgets.iter().all(report::Budget::is_met) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

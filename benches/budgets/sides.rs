@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use redis::Script;
@@ -10,13 +11,10 @@ use redis::Script;
 use crate::client::{Calls, Client};
 use crate::support::{Builder, Server};
 
-/// 36 bytes with the number, as a UUID has.
-pub fn session(number: u64) -> String {
-    format!("7f3a9c1e-52d4-4b8e-9d6f-{number:012x}")
-}
+/// Calls in a pipeline where it is not the pipeline that is looked at.
+const FILLING_DEPTH: usize = 16;
 
-/// 150 bytes, of the kind that the scripts' documents show.
-pub const METADATA: &str = r#"{"user_email":"developer@example.com","hardware_id":"hw-5f0c8e21a97d","project_root":"/home/developer/projects/simulation","coditect_version":"1.0.0"}"#;
+pub use crate::pool_work::{METADATA, session};
 
 pub const POOL: &str = "LICENSE-2f7c-0001";
 
@@ -93,7 +91,7 @@ impl Side {
         }
     }
 
-    /// All that the server at hand can do.
+    /// All that a server of this version can do.
     pub fn all(version: (u32, u32, u32)) -> Vec<Side> {
         let mut sides = vec![Side::Module, Side::Script, Side::Lean];
         if version >= (7, 0, 0) {
@@ -127,6 +125,17 @@ impl Side {
     }
 }
 
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    pub side: Side,
+    pub operation: Operation,
+    pub pool: &'a str,
+    pub seats: u64,
+    /// With a lease, which the module alone has.
+    pub leased: bool,
+}
+
 /// The original scripts and the optimised ones, each in the order of [`Operation::script`].
 const SCRIPTS: [[&str; 3]; 2] = [
     [
@@ -150,7 +159,7 @@ pub struct Host {
 }
 
 impl Host {
-    fn start(builder: Builder) -> Host {
+    pub fn start(builder: Builder) -> Host {
         let server = builder.start();
         let mut client = server.client();
         let shas = SCRIPTS.map(|texts| {
@@ -175,9 +184,9 @@ impl Host {
         Host { server, shas }
     }
 
-    /// A server with the module, or for the no-op with the build that has it, or without any, pinned to a core of its own.
-    pub fn of(side: Side, lines: &[&str]) -> Host {
-        let mut builder = match side {
+    /// A server for a side: with the module, with the build of it that has the no-op, or without; pinned to a core of its own.
+    pub fn builder(side: Side) -> Builder {
+        let builder = match side {
             Side::Module => Server::builder().module_args(&shipped_settings()),
             Side::Noop => {
                 let module = env::var("REDIS_SEAT_BENCH_MODULE");
@@ -189,13 +198,14 @@ impl Host {
             }
             _ => Server::builder().plain(),
         };
-        if let Some(core) = crate::machine::server_core() {
-            builder = builder.config(&format!("server_cpulist {core}"));
+        match crate::machine::server_core() {
+            Some(core) => builder.config(&format!("server_cpulist {core}")),
+            None => builder,
         }
-        for line in lines {
-            builder = builder.config(line);
-        }
-        Host::start(builder)
+    }
+
+    pub fn of(side: Side) -> Host {
+        Host::start(Host::builder(side))
     }
 
     pub fn flush(&self) {
@@ -227,22 +237,21 @@ impl Host {
         micros.sum()
     }
 
-    /// The calls of one operation for the sessions of these numbers.
-    pub fn calls(
-        &self,
-        side: Side,
-        operation: Operation,
-        pool: &str,
-        seats: u64,
-        sessions: impl Iterator<Item = u64>,
-    ) -> Calls {
+    /// The calls of some work for the sessions of these numbers.
+    pub fn calls(&self, work: &Work<'_>, sessions: impl IntoIterator<Item = u64>) -> Calls {
+        let Work {
+            side,
+            operation,
+            pool,
+            ..
+        } = *work;
         let mut calls = match side {
             Side::Set => Calls::new("OK", 1),
             Side::Transaction => Calls::new("*2", 4),
             Side::Noop => Calls::new(":0", 1),
             _ => Calls::new(operation.status(), 1),
         };
-        let seats = seats.to_string();
+        let seats = work.seats.to_string();
         let now = "1795959394";
         let (held, beats) = (format!("{pool}:held"), format!("{pool}:beats"));
         let (members, metadata) = (
@@ -277,6 +286,7 @@ impl Host {
             };
             let tail: &[&str] = match (script, side) {
                 (0, Side::Lean) => &[&id, &seats, METADATA, now],
+                (0, Side::Module) if work.leased => &[&id, &seats, METADATA, "EX", "3600"],
                 (0, _) => &[&id, &seats, METADATA],
                 (1, Side::Lean) => &[&id, now],
                 (1, _) => &[&id, "{}"],
@@ -286,6 +296,29 @@ impl Host {
             calls.end_call();
         }
         calls
+    }
+
+    /// Does some work for the sessions of these numbers, unmeasured.
+    pub fn perform(&self, work: &Work<'_>, sessions: Range<u64>) {
+        const AT_ONCE: u64 = 10_000;
+        let mut client = self.client();
+        for from in sessions.clone().step_by(AT_ONCE as usize) {
+            let some = from..(from + AT_ONCE).min(sessions.end);
+            client.send(&self.calls(work, some), FILLING_DEPTH);
+        }
+    }
+
+    /// The server's own time for a call, in microseconds.
+    pub fn time(&self, client: &mut Client, work: &Work<'_>, sessions: Vec<u64>) -> f64 {
+        let calls = self.calls(work, sessions);
+        self.reset_stats();
+        client.send(&calls, FILLING_DEPTH);
+        self.server_micros(work.side.commands(work.operation)) / calls.len() as f64
+    }
+
+    /// A number of a section of INFO.
+    pub fn number(&self, section: &str, field: &str) -> f64 {
+        self.server.info(section)[field].parse().expect("a number")
     }
 
     pub fn client(&self) -> Client {

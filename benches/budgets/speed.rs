@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::Scale;
-use crate::sides::{Host, Operation, POOL, Side};
+use crate::sides::{Host, Operation, POOL, Side, Work};
 use crate::statistics::{median, quantile_micros};
 
 /// Calls in a pipeline.
@@ -32,23 +32,16 @@ pub struct Speed {
 }
 
 impl Speed {
-    pub fn measure(scale: &Scale) -> Speed {
+    pub fn measure(scale: &Scale, sides: &[Side]) -> Speed {
         let [module, other, noop] = [Side::Module, Side::Script, Side::Noop].map(|side| {
-            [
-                Host::of(side, &[]),
-                Host::of(
-                    side,
-                    &[
-                        "appendonly yes",
-                        "appendfsync everysec",
-                        "auto-aof-rewrite-percentage 0",
-                    ],
-                ),
-            ]
+            let aof = Host::builder(side)
+                .config("appendonly yes")
+                .config("appendfsync everysec")
+                .config("auto-aof-rewrite-percentage 0");
+            [Host::of(side), Host::start(aof)]
         });
-        let sides = Side::all(module[0].server.version());
         let mut speed = Speed {
-            sides: sides.clone(),
+            sides: sides.to_vec(),
             samples: HashMap::new(),
             round_trips: HashMap::new(),
         };
@@ -86,7 +79,14 @@ impl Speed {
             }
             let (single, pipelined) = sessions.split_at(scale.single_calls as usize);
             for (depth, sessions) in DEPTHS.into_iter().zip([single, pipelined]) {
-                let calls = host.calls(side, operation, POOL, all, sessions.iter().copied());
+                let work = Work {
+                    side,
+                    operation,
+                    pool: POOL,
+                    seats: all,
+                    leased: false,
+                };
+                let calls = host.calls(&work, sessions.iter().copied());
                 host.reset_stats();
                 let seen = client.send(&calls, depth);
                 let server_micros = host.server_micros(side.commands(operation));

@@ -1,0 +1,143 @@
+//! What other clients notice when very many leases lapse in one instant.
+
+use std::time::{Duration, Instant};
+
+use crate::Scale;
+use crate::client::Calls;
+use crate::sides::{Host, METADATA, POOL, Side, session, shipped_settings};
+use crate::statistics::median;
+use crate::support::Wire;
+
+pub const LEASES: u64 = 100_000;
+
+/// How long before the lapse the client begins to look.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// Within this the leases are granted.
+const GRANTING: Duration = Duration::from_secs(2);
+
+pub struct Lapse {
+    rounds: Vec<Round>,
+}
+
+struct Round {
+    pause: Duration,
+    /// The same client, for as long, with nothing to reclaim.
+    quiet_pause: Duration,
+    reclaimed_after: Duration,
+}
+
+impl Lapse {
+    pub fn measure(scale: &Scale, aof: bool) -> Lapse {
+        let mut builder = Host::builder(Side::Module)
+            .module_args(&format!("{} allow-effects yes", shipped_settings()));
+        if aof {
+            builder = builder
+                .config("appendonly yes")
+                .config("appendfsync everysec")
+                .config("auto-aof-rewrite-percentage 0");
+        }
+        let host = Host::start(builder);
+        let rounds = (0..scale.lapses).map(|round| {
+            let with = if aof { "with" } else { "without" };
+            eprintln!("lapse {with} AOF: round {} of {}", round + 1, scale.lapses);
+            one_round(&host)
+        });
+        Lapse {
+            rounds: rounds.collect(),
+        }
+    }
+
+    fn millis(&self, of: impl Fn(&Round) -> Duration) -> f64 {
+        median(
+            self.rounds
+                .iter()
+                .map(|round| of(round).as_secs_f64() * 1e3),
+        )
+    }
+
+    pub fn pause_millis(&self) -> f64 {
+        self.millis(|round| round.pause)
+    }
+
+    pub fn quiet_pause_millis(&self) -> f64 {
+        self.millis(|round| round.quiet_pause)
+    }
+
+    pub fn reclaimed_after_millis(&self) -> f64 {
+        self.millis(|round| round.reclaimed_after)
+    }
+}
+
+fn one_round(host: &Host) -> Round {
+    let mut wire = host.server.wire();
+    let now_ms = millis_of(&mut wire);
+    // An effect states a deadline, so all can have the same one.
+    let deadline_ms = now_ms + GRANTING.as_millis() as u64;
+    let (seconds, deadline) = ((now_ms / 1000).to_string(), deadline_ms.to_string());
+    let mut grants = Calls::new(":1", 1);
+    for number in 0..LEASES {
+        let seats = LEASES.to_string();
+        let id = session(number);
+        grants.command(&[
+            "SEAT.EFFECT",
+            POOL,
+            "GRANT",
+            &id,
+            &seats,
+            &seconds,
+            &seconds,
+            "-",
+            "360000",
+            &deadline,
+            METADATA,
+        ]);
+        grants.end_call();
+    }
+    host.client().send(&grants, 100);
+    let lapse_in = deadline_ms.checked_sub(millis_of(&mut wire));
+    let lapse_in = Duration::from_millis(lapse_in.expect("the leases are granted in time"));
+    std::thread::sleep(lapse_in.saturating_sub(LEAD));
+
+    let start = Instant::now();
+    let pause = longest_gap(&mut wire, LEAD);
+    let looked = start.elapsed();
+    let quiet_pause = longest_gap(&mut wire, looked);
+    Round {
+        pause,
+        quiet_pause,
+        reclaimed_after: looked.saturating_sub(LEAD),
+    }
+}
+
+/// The longest that a client which asks without a break waited for a reply, until the pool is gone but for `least` at least.
+fn longest_gap(wire: &mut Wire, least: Duration) -> Duration {
+    let start = Instant::now();
+    let mut longest = Duration::ZERO;
+    let mut before = start;
+    for turn in 1_u64.. {
+        let is_gone = if turn.is_multiple_of(20) {
+            wire.call(&["EXISTS", POOL]) == b":0\r\n"
+        } else {
+            assert_eq!(wire.call(&["PING"]), b"+PONG\r\n");
+            false
+        };
+        let now = Instant::now();
+        longest = longest.max(now - before);
+        before = now;
+        if is_gone && now - start >= least {
+            break;
+        }
+    }
+    longest
+}
+
+/// The server's clock, in milliseconds of unix time.
+fn millis_of(wire: &mut Wire) -> u64 {
+    let redis::Value::Array(parts) = wire.value(&["TIME"]) else {
+        panic!("TIME answers an array")
+    };
+    let number =
+        |part: &redis::Value| -> u64 { redis::from_redis_value_ref(part).expect("a number") };
+    number(&parts[0]) * 1000 + number(&parts[1]) / 1000
+}
