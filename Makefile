@@ -18,8 +18,9 @@ test: build ## all tests, on the system's redis-server
 matrix: build ## the tests on every supported server version
 	@scripts/matrix
 
-bench: build ## the benchmarks
-	scripts/cargo bench --locked --bench '*'
+bench: build ## the benchmarks, docs/benchmarks.md anew, and an error if a budget is missed
+	@scripts/setup bench
+	@scripts/bench
 
 sha: ## print the SHA1 of a script (FILE=...), for the lists of redis.conf
 	@scripts/sha $(FILE)

@@ -14,7 +14,13 @@ use crate::support::{Builder, Server};
 /// Calls in a pipeline where it is not the pipeline that is looked at.
 const FILLING_DEPTH: usize = 16;
 
-pub use crate::pool_work::{METADATA, session};
+use crate::pool_work::METADATA;
+pub use crate::pool_work::session;
+
+/// What a session is granted with. A part of it is its own, as in life, lest a file shrink more than it would there.
+pub fn metadata(number: u64) -> String {
+    METADATA.replace("5f0c8e21a97d", &format!("{number:012x}"))
+}
 
 pub const POOL: &str = "LICENSE-2f7c-0001";
 
@@ -254,13 +260,13 @@ impl Host {
         let seats = work.seats.to_string();
         let now = "1795959394";
         let (held, beats) = (format!("{pool}:held"), format!("{pool}:beats"));
-        let (members, metadata) = (
+        let (members, objects) = (
             format!("license:{pool}:active_sessions"),
             format!("license:{pool}:session_metadata"),
         );
         let script = operation.script();
         for number in sessions {
-            let id = session(number);
+            let (id, metadata) = (session(number), metadata(number));
             let head: &[&str] = match side {
                 Side::Module => &[
                     ["SEAT.ACQUIRE", "SEAT.HEARTBEAT", "SEAT.RELEASE"][script],
@@ -271,23 +277,23 @@ impl Host {
                 Side::Function => &["FCALL", FUNCTIONS[script], "1", pool],
                 Side::Noop => &["SEAT.NOOP", pool],
                 Side::Set => {
-                    calls.command(&["SET", &format!("{pool}:{id}"), METADATA]);
+                    calls.command(&["SET", &format!("{pool}:{id}"), &metadata]);
                     calls.end_call();
                     continue;
                 }
                 Side::Transaction => {
                     calls.command(&["MULTI"]);
                     calls.command(&["SADD", &members, &id]);
-                    calls.command(&["HSET", &metadata, &id, METADATA]);
+                    calls.command(&["HSET", &objects, &id, &metadata]);
                     calls.command(&["EXEC"]);
                     calls.end_call();
                     continue;
                 }
             };
             let tail: &[&str] = match (script, side) {
-                (0, Side::Lean) => &[&id, &seats, METADATA, now],
-                (0, Side::Module) if work.leased => &[&id, &seats, METADATA, "EX", "3600"],
-                (0, _) => &[&id, &seats, METADATA],
+                (0, Side::Lean) => &[&id, &seats, &metadata, now],
+                (0, Side::Module) if work.leased => &[&id, &seats, &metadata, "EX", "3600"],
+                (0, _) => &[&id, &seats, &metadata],
                 (1, Side::Lean) => &[&id, now],
                 (1, _) => &[&id, "{}"],
                 _ => &[&id],
