@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::c_int;
 
-use seat_pool::{Line, Metadata};
+use seat_pool::{Line, MAX_ARRIVAL, Metadata};
 
 use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx};
@@ -146,8 +146,13 @@ pub(crate) fn next_arrival() -> u64 {
 }
 
 /// Notes a number that came from elsewhere, so that those to come are higher.
+///
+/// No server has counted to half of [`MAX_ARRIVAL`]: such a number was made up. Counting on from it would end at numbers that no
+/// replica follows and no server loads. So whoever joins later comes before it.
 pub(crate) fn saw_arrival(arrival: u64) {
-    STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
+    if arrival < MAX_ARRIVAL / 2 {
+        STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
+    }
 }
 
 /// Notes that a session with a ticket has polled, so that nothing older decides how long it is valid.
