@@ -42,6 +42,8 @@ const FREED_AT_ONCE: usize = 1000;
 struct Hints {
     databases: BTreeMap<c_int, Schedule>,
     timer: Option<Timer>,
+    /// The name that the timer looks at, whose hint it has taken.
+    looked_at: Option<(c_int, Box<[u8]>)>,
     module_context: *mut raw::RedisModuleCtx,
 }
 
@@ -55,6 +57,7 @@ thread_local! {
         RefCell::new(Hints {
             databases: BTreeMap::new(),
             timer: None,
+            looked_at: None,
             module_context: std::ptr::null_mut(),
         })
     };
@@ -120,15 +123,19 @@ pub(crate) fn forget(database: c_int, key: &[u8]) {
 }
 
 /// As [`forget`], for a server that does not say from which database the pool has gone: up to 6.2. If the pool had `deadlines`, its
-/// database has a hint. Where that leaves a doubt, the timer looks at once and finds out.
+/// database has a hint, unless the timer has just taken it. Where that leaves a doubt, the timer looks at once and finds out.
 pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
-    let having: Vec<c_int> = HINTS.with_borrow(|hints| {
+    let (having, is_looked_at): (Vec<c_int>, bool) = HINTS.with_borrow(|hints| {
         let schedules = hints.databases.iter();
         let having = schedules.filter(|(_, schedule)| schedule.contains(key));
-        having.map(|(&database, _)| database).collect()
+        let looked_at = hints.looked_at.as_ref();
+        (
+            having.map(|(&database, _)| database).collect(),
+            looked_at.is_some_and(|(_, name)| **name == *key),
+        )
     });
     match having[..] {
-        [only] if deadlines => forget(only, key),
+        [only] if deadlines && !is_looked_at => forget(only, key),
         _ => {
             for database in having {
                 note_in(ctx, database, key, ctx.now_ms());
@@ -227,7 +234,10 @@ fn reclaim_due(ctx: Ctx<'_>) {
     let out_of_time = || start.elapsed() >= TICK_BUDGET;
     while !out_of_time() {
         let now_ms = ctx.now_ms();
-        let due = HINTS.with_borrow_mut(|hints| hints.take_due(now_ms));
+        let due = HINTS.with_borrow_mut(|hints| {
+            hints.looked_at = hints.take_due(now_ms);
+            hints.looked_at.clone()
+        });
         let Some((database, name)) = due else {
             return;
         };
@@ -237,6 +247,7 @@ fn reclaim_due(ctx: Ctx<'_>) {
             note_in(ctx, database, name.get().bytes(), next_ms);
         }
     }
+    HINTS.with_borrow_mut(|hints| hints.looked_at = None);
 }
 
 /// Reclaims the lapsed seats of one pool, serves its queue, and returns its earliest deadline then; that lies in the past if
