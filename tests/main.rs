@@ -22,6 +22,7 @@ mod reclaim;
 mod replication;
 mod support;
 mod tickets;
+mod trust;
 mod value;
 mod waiters;
 mod workload;

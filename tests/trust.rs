@@ -1,0 +1,18 @@
+//! What the module is trusted with: hostile input, full memory, many clients, users with few rights.
+//!
+//! Each test has a short form for the suite and a full one, for `SEAT_TRUST=full`, and tells on standard error how much it tried.
+
+mod found;
+mod input;
+mod streams;
+
+use std::env;
+
+/// The amount to try: `short` in the suite, `full` where `SEAT_TRUST` says so.
+pub fn scale<T>(short: T, full: T) -> T {
+    match env::var("SEAT_TRUST").as_deref() {
+        Ok("full") => full,
+        Ok(other) => panic!("SEAT_TRUST is {other:?}, but can only be \"full\""),
+        Err(_) => short,
+    }
+}

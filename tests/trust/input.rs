@@ -1,0 +1,317 @@
+//! Random commands of the module, good ones and spoilt ones.
+
+use fastrand::Rng;
+
+/// A command as its arguments.
+pub type Words = Vec<Vec<u8>>;
+
+/// The keys that all commands meet at.
+pub const KEYS: [&str; 4] = ["p0", "p1", "p2", "p3"];
+
+/// The highest limit that a good command states, unless it is to be boundless.
+pub const MOST_SEATS: i64 = 6;
+
+/// Milliseconds after which no lease, ticket or wait that was meant to end soon is left.
+pub const SHORT_MS: u64 = 150;
+
+/// A time to come that no test lives to see.
+const FAR_MS: u64 = 4_102_444_800_000;
+
+pub fn words(arguments: &[&str]) -> Words {
+    arguments
+        .iter()
+        .map(|word| word.as_bytes().to_vec())
+        .collect()
+}
+
+/// How random commands are made.
+#[derive(Clone, Copy)]
+pub struct Taste {
+    /// Whether limits may be any number.
+    pub boundless: bool,
+    /// Whether internal commands are among them.
+    pub effects: bool,
+}
+
+pub fn key(random: &mut Rng) -> String {
+    KEYS[random.usize(..KEYS.len())].to_owned()
+}
+
+fn session(random: &mut Rng) -> Vec<u8> {
+    match random.u8(..40) {
+        0 => b"\0\xff\r\n".to_vec(),
+        1 => vec![b'x'; 1024],
+        2 => b"BLOCK".to_vec(),
+        _ => format!("s{}", random.u8(..14)).into_bytes(),
+    }
+}
+
+fn seats(random: &mut Rng, taste: Taste) -> Vec<u8> {
+    let seats = match random.u8(..20) {
+        0 => 0,
+        1 => -1,
+        2 => i64::MIN,
+        3 if taste.boundless => i64::MAX,
+        _ => random.i64(1..=MOST_SEATS),
+    };
+    seats.to_string().into_bytes()
+}
+
+fn metadata(random: &mut Rng) -> Vec<u8> {
+    match random.u8(..8) {
+        0 => br#"{"heartbeat_count":9223372036854775806,"a":1}"#.to_vec(),
+        1 => br#"{"acquired\u005fat":[],"last_heartbeat":null,"b":"\ud83d\ude00"}"#.to_vec(),
+        2 => format!(r#"{{"x":"{}"}}"#, "y".repeat(random.usize(..3000))).into_bytes(),
+        3 => format!("{{\"n\":{}{}}}", "[".repeat(30), "]".repeat(30)).into_bytes(),
+        _ => b"{}".to_vec(),
+    }
+}
+
+/// A length of time that is soon over or never.
+fn length_ms(random: &mut Rng) -> Vec<u8> {
+    let ms = if random.bool() {
+        random.u64(1..SHORT_MS)
+    } else {
+        86_000_000
+    };
+    ms.to_string().into_bytes()
+}
+
+fn lease(random: &mut Rng, command: &mut Words) {
+    match random.u8(..4) {
+        0 => command.extend([b"PX".to_vec(), length_ms(random)]),
+        1 => command.extend([b"ex".to_vec(), b"100000".to_vec()]),
+        _ => {}
+    }
+}
+
+/// A command of the module, as often as not with an argument that is wrong.
+pub fn seat_command(random: &mut Rng, taste: Taste) -> Words {
+    let mut command = if taste.effects && random.u8(..4) == 0 {
+        effect(random, taste)
+    } else {
+        good_command(random, taste)
+    };
+    while random.u8(..5) == 0 {
+        spoil(random, &mut command);
+    }
+    if !taste.boundless {
+        bound(&mut command);
+    }
+    command
+}
+
+/// Lowers a limit above [`MOST_SEATS`], which a spoilt command may state.
+fn bound(command: &mut Words) {
+    let at = match command[0].as_slice() {
+        b"SEAT.ACQUIRE" => 3,
+        b"SEAT.RESIZE" => 2,
+        _ => return,
+    };
+    if let Some(word) = command.get_mut(at)
+        && let Some(seats) = str::from_utf8(word)
+            .ok()
+            .and_then(|word| word.parse::<i64>().ok())
+        && seats > MOST_SEATS
+    {
+        *word = MOST_SEATS.to_string().into_bytes();
+    }
+}
+
+fn good_command(random: &mut Rng, taste: Taste) -> Words {
+    let pool = key(random).into_bytes();
+    let session_of = session;
+    let session = session(random);
+    let mut command: Words = Vec::new();
+    match random.u8(..100) {
+        0..45 => {
+            let seats = seats(random, taste);
+            command.extend([b"SEAT.ACQUIRE".to_vec(), pool, session, seats]);
+            if random.bool() {
+                command.push(metadata(random));
+            }
+            lease(random, &mut command);
+            if random.u8(..3) == 0 {
+                command.extend([b"QUEUE".to_vec(), length_ms(random)]);
+            }
+            if random.u8(..3) == 0 {
+                let timeout = if random.bool() {
+                    b"0".to_vec()
+                } else {
+                    length_ms(random)
+                };
+                command.extend([b"BLOCK".to_vec(), timeout]);
+            }
+        }
+        45..60 => {
+            command.extend([b"seat.heartbeat".to_vec(), pool, session]);
+            if random.u8(..4) == 0 {
+                command.push(metadata(random));
+            }
+            lease(random, &mut command);
+        }
+        60..75 => command.extend([b"SEAT.RELEASE".to_vec(), pool, session]),
+        75..78 => {
+            command.extend([b"SEAT.REVOKE".to_vec(), pool, session]);
+            command.extend((0..random.u8(..4)).map(|_| session_of(random)));
+        }
+        78..81 => {
+            command.extend([b"SEAT.CLEANUP".to_vec(), pool]);
+            if random.bool() {
+                command.extend([b"IDLE".to_vec(), random.u8(..3).to_string().into_bytes()]);
+            }
+        }
+        81..85 => command.extend([b"SEAT.RESIZE".to_vec(), pool, seats(random, taste)]),
+        85..87 => command.extend([b"SEAT.COUNT".to_vec(), pool]),
+        87..89 => command.extend([b"SEAT.SESSIONS".to_vec(), pool, b"WITHMETADATA".to_vec()]),
+        89..91 => {
+            let cursor = random.u16(..600).to_string().into_bytes();
+            command.extend([
+                b"SEAT.SCAN".to_vec(),
+                pool,
+                cursor,
+                b"COUNT".to_vec(),
+                b"3".to_vec(),
+            ]);
+        }
+        91..93 => command.extend([b"SEAT.GET".to_vec(), pool, session]),
+        93..95 => command.extend([b"SEAT.INFO".to_vec(), pool]),
+        95..97 => command.extend([b"SEAT.PTTL".to_vec(), pool, session]),
+        97..99 => command.extend([b"SEAT.QUEUE".to_vec(), pool]),
+        _ => command.extend([b"SEAT.POSITION".to_vec(), pool, session]),
+    }
+    command
+}
+
+/// An effect that some server could have written.
+fn effect(random: &mut Rng, taste: Taste) -> Words {
+    let lease = |random: &mut Rng| match random.u8(..4) {
+        0 => words(&["1000", "1"]),
+        1 => vec![length_ms(random), FAR_MS.to_string().into_bytes()],
+        2 => words(&["9223372036854775807", "9223372036854775806"]),
+        _ => words(&["0", "0"]),
+    };
+    let count = |random: &mut Rng| match random.u8(..4) {
+        0 => b"9223372036854775807".to_vec(),
+        1 => b"-9223372036854775807".to_vec(),
+        _ => random.u8(..).to_string().into_bytes(),
+    };
+    let mut command = vec![b"SEAT.EFFECT".to_vec(), key(random).into_bytes()];
+    let session = session(random);
+    match random.u8(..8) {
+        0 | 1 => {
+            command.extend([b"GRANT".to_vec(), session, seats(random, taste)]);
+            command.extend(words(&["1700000000", "4294967295"]));
+            command.push(if random.bool() {
+                b"-".to_vec()
+            } else {
+                count(random)
+            });
+            command.extend(lease(random));
+            command.push(match random.u8(..3) {
+                0 => b"-".to_vec(),
+                1 => br#"{"kept":[1]}"#.to_vec(),
+                _ => b"{}".to_vec(),
+            });
+        }
+        2 => {
+            command.extend([b"BEAT".to_vec(), session, b"0".to_vec(), count(random)]);
+            command.extend(lease(random));
+        }
+        3 => {
+            command.extend([b"RENEW".to_vec(), session]);
+            command.extend(lease(random));
+        }
+        4 => command.extend([b"SEATS".to_vec(), seats(random, taste)]),
+        5 => {
+            let arrival = match random.u8(..8) {
+                0 => (1u64 << 62) - 1,
+                1 => 0,
+                _ => random.u64(..1000),
+            };
+            command.extend([b"JOIN".to_vec(), session, seats(random, taste)]);
+            command.push(arrival.to_string().into_bytes());
+            command.push(if random.bool() {
+                b"-9223372036854775808".to_vec()
+            } else {
+                b"1".to_vec()
+            });
+            command.push(length_ms(random));
+            command.push(if random.bool() {
+                FAR_MS.to_string().into_bytes()
+            } else {
+                b"5".to_vec()
+            });
+        }
+        6 => command.extend([b"LEAVE".to_vec(), session]),
+        _ => {
+            let why = ["released", "revoked", "expired"][random.usize(..3)];
+            command.extend([b"FREE".to_vec(), why.into(), session]);
+        }
+    }
+    command
+}
+
+/// What a client may send in the place of any argument.
+const JUNK: [&[u8]; 24] = [
+    b"",
+    b"-",
+    b"-1",
+    b"0",
+    b"1",
+    b"1.0",
+    b" 5",
+    b"0x10",
+    b"nan",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"-9223372036854775808",
+    b"18446744073709551615",
+    b"EX",
+    b"pX",
+    b"QUEUE",
+    b"COUNT",
+    b"WITHMETADATA",
+    b"IDLE",
+    b"{",
+    b"[1,2]",
+    b"{\"heartbeat_count\":null}",
+    b"\xff\xfe\0\r\n",
+    b"{\"a\":1e999}",
+];
+
+/// Changes, adds, removes or swaps arguments. The command's name stays.
+pub fn spoil(random: &mut Rng, command: &mut Words) {
+    let last = command.len();
+    let at = random.usize(1..=last);
+    match random.u8(..7) {
+        0 if at < last => drop(command.remove(at)),
+        1 => command.insert(at, JUNK[random.usize(..JUNK.len())].to_vec()),
+        2 if at < last => {
+            let other = random.usize(1..last);
+            command.swap(at, other);
+        }
+        3 if at < last => {
+            let word = &mut command[at];
+            if !word.is_empty() {
+                let byte = random.usize(..word.len());
+                word[byte] = random.u8(..);
+            }
+        }
+        4 if at < last => {
+            let word = command[at].clone();
+            command.insert(at, word);
+        }
+        5 if at < last && random.u8(..10) == 0 => command[at] = vec![b'z'; random.usize(1..70_000)],
+        _ if at < last => command[at] = JUNK[random.usize(..JUNK.len())].to_vec(),
+        _ => command.push(b"BLOCK".to_vec()),
+    }
+}
+
+/// Whether a client that sends this may have to wait for its reply.
+pub fn may_block(command: &Words) -> bool {
+    command[0].eq_ignore_ascii_case(b"SEAT.ACQUIRE")
+        && command
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
+}
