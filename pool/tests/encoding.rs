@@ -1,10 +1,13 @@
 //! The encoding under bad input: whatever the bytes are, a sound pool or an error.
 
+mod common;
+
 use proptest::prelude::*;
 use seat_pool::{
-    Acquire, DecodeError, Decoder, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, MAX_SECOND, Pool,
-    Ticket,
+    DecodeError, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, MAX_SECOND, Pool, Ticket,
 };
+
+use common::{JOINED_MS, decode, exercise};
 
 fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
     let mut pool = Pool::new(0);
@@ -26,8 +29,6 @@ fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
     }
     pool
 }
-
-const JOINED_MS: i64 = 1_700_000_000_000;
 
 /// Adds tickets that arrive in the opposite order of their names, every third of which is lost by [`JOINED_MS`].
 fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
@@ -55,87 +56,6 @@ fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
 fn tickets_of(pool: &Pool) -> Vec<String> {
     let tickets = pool.all_tickets();
     tickets.map(|ticket| format!("{ticket:?}")).collect()
-}
-
-fn decode(blobs: &[Vec<u8>]) -> Result<Pool, DecodeError> {
-    let (header, batches) = blobs.split_first().ok_or(DecodeError::Malformed)?;
-    let mut decoder = Decoder::new(header)?;
-    for batch in batches {
-        decoder.batch(batch)?;
-    }
-    decoder.finish()
-}
-
-/// Uses a pool as commands would, so that an unsound one shows.
-fn exercise(pool: &Pool) {
-    for session in pool.iter() {
-        assert!(pool.contains(session.id()));
-        if let Some(json) = session.json() {
-            serde_json::from_slice::<serde_json::Value>(&json).expect("JSON comes out");
-        }
-        pool.lease_of(session);
-    }
-    assert_eq!(pool.iter().count(), pool.len());
-    assert!(pool.used(0) <= pool.len());
-    exercise_queue(pool);
-    let mut emptied = pool.clone();
-    let waiting: Vec<_> = pool
-        .all_tickets()
-        .map(|ticket| ticket.session().to_vec())
-        .collect();
-    for session in waiting {
-        assert!(emptied.apply(&Effect::Leave { session: &session }));
-        assert!(!emptied.has_ticket(&session));
-    }
-    assert_eq!(emptied.tickets(), 0);
-    let ids: Vec<_> = pool.iter().map(|session| session.id().to_vec()).collect();
-    for id in ids {
-        assert!(emptied.apply(&Effect::freeing(&id, seat_pool::Freed::Expired)));
-    }
-    assert!(emptied.is_empty());
-}
-
-/// Asks all that a queue answers, with a client blocked in the midst of it.
-fn exercise_queue(pool: &Pool) {
-    assert_eq!(pool.all_tickets().count(), pool.tickets());
-    let arrivals: Vec<_> = pool.all_tickets().map(|ticket| ticket.arrival()).collect();
-    assert!(arrivals.is_sorted(), "{arrivals:?}");
-    assert_eq!(pool.last_arrival(), arrivals.last().copied());
-    let mut line = Line::default();
-    let in_the_midst = arrivals.get(arrivals.len() / 2).copied().unwrap_or(1);
-    line.join(b"\0blocked", in_the_midst, false, 0i64);
-    for now_ms in [i64::MIN, 0, JOINED_MS, i64::MAX - 1] {
-        let valid = pool
-            .all_tickets()
-            .filter(|ticket| ticket.waiting.deadline_ms > now_ms);
-        let valid = valid.count();
-        assert_eq!(
-            pool.lost_tickets(now_ms, usize::MAX).count(),
-            pool.tickets() - valid
-        );
-        assert_eq!(pool.waiting(now_ms, &line), valid + 1);
-        assert_eq!(
-            pool.queue(now_ms, &line, |&since_ms| since_ms).len(),
-            valid + 1
-        );
-        assert!(pool.kept(now_ms) <= valid);
-        pool.next_in_line(now_ms, pool.seats(), &line)
-            .map(|place| place.session());
-        for ticket in pool.all_tickets() {
-            let session = ticket.session();
-            let is_valid = ticket.waiting.deadline_ms > now_ms;
-            assert_eq!(pool.ticket(now_ms, session).is_some(), is_valid);
-            let position = pool.position(now_ms, session, &line);
-            assert_eq!(position.is_some(), is_valid);
-            assert!(position.is_none_or(|position| (1..=valid + 1).contains(&position)));
-            let decision = pool.acquire(now_ms, session, i64::MIN, &line);
-            assert_ne!(decision, Acquire::Vacant);
-            ticket.waiting.polled(now_ms, ticket.waiting.length_ms);
-        }
-    }
-    if let Some(deadline_ms) = pool.earliest_deadline_ms() {
-        assert!(deadline_ms < i64::MAX);
-    }
 }
 
 #[test]
