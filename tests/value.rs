@@ -1,6 +1,6 @@
 //! A pool as a value: what the server's own commands do with it.
 
-mod corrupt;
+pub mod corrupt;
 mod digest;
 mod memory_usage;
 

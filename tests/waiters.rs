@@ -1,7 +1,7 @@
 //! Clients that are blocked for a seat: the ends that their wait can come to, and what becomes of the queue then.
 
 mod clients;
-mod crowd;
+pub mod crowd;
 mod departed;
 mod ends;
 mod keys;

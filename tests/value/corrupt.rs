@@ -4,8 +4,8 @@ use super::{exercise, grant_shapes, open_server};
 use crate::dialog::Dialog;
 
 /// A payload ends with the RDB version and a checksum of all before it.
-const CHECKSUM: usize = 8;
-const FOOTER: usize = 2 + CHECKSUM;
+pub const CHECKSUM: usize = 8;
+pub const FOOTER: usize = 2 + CHECKSUM;
 
 /// The CRC-64 of Redis: Jones' polynomial, reflected.
 fn crc64(bytes: &[u8]) -> u64 {
@@ -17,7 +17,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 /// With the checksum that belongs to it.
-fn signed(mut payload: Vec<u8>) -> Vec<u8> {
+pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
     let crc = crc64(&payload);
     payload.extend_from_slice(&crc.to_le_bytes());
     payload

@@ -12,7 +12,7 @@ const CROWD: usize = 10_000;
 const OTHER_FILES: usize = 1_000;
 
 /// Each waiter has a connection, so the process must be allowed that many.
-fn allow_many_files() {
+pub fn allow_many_files() {
     let limit = || {
         let output = Command::new("sh")
             .args(["-c", "ulimit -n"])
