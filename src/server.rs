@@ -1,20 +1,31 @@
 //! The server around the module: what it is, and how it is set up.
 
+use std::ffi::CStr;
 use std::sync::LazyLock;
 
-use redis_module::{Context, raw};
+use redis_module::raw;
 
-use crate::ffi::Ctx;
+use crate::ffi::{Ctx, api};
 
-fn field(ctx: Ctx<'_>, section: &str, field: &str) -> String {
-    let info = Context::new(ctx.as_ptr()).server_info(section);
-    let value = info.field(field);
-    value.map_or_else(String::new, |value| value.to_string_lossy())
+/// A field of INFO. The wrapper of the crate would keep a reference to the value for ever.
+fn field(ctx: Ctx<'_>, section: &CStr, field: &CStr) -> String {
+    // SAFETY: the context and the names are valid, and the value, if there is one, is a C string that lasts as long as the information.
+    unsafe {
+        let info = api!(RedisModule_GetServerInfo)(ctx.as_ptr(), section.as_ptr());
+        let value = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
+        let text = if value.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(value).to_string_lossy().into_owned()
+        };
+        api!(RedisModule_FreeServerInfo)(ctx.as_ptr(), info);
+        text
+    }
 }
 
 /// The server's version, as INFO states it.
 pub(crate) fn version(ctx: Ctx<'_>) -> String {
-    field(ctx, "server", "redis_version")
+    field(ctx, c"server", c"redis_version")
 }
 
 /// Whether the server, 6.2, closes a connection that has hung up only after it has seen to the blocked clients of the same turn.
@@ -29,7 +40,7 @@ pub(crate) fn closes_late() -> bool {
 
 /// Warns of a set-up in which the pool cannot keep what it promises.
 pub(crate) fn warn(ctx: Ctx<'_>) {
-    let policy = field(ctx, "memory", "maxmemory_policy");
+    let policy = field(ctx, c"memory", c"maxmemory_policy");
     if policy.starts_with("allkeys") {
         ctx.log_warning(&format!(
             "maxmemory-policy {policy} may evict a pool with all its sessions, whose seats are then granted again; use noeviction"
