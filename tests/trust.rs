@@ -2,8 +2,12 @@
 //!
 //! Each test has a short form for the suite and a full one, for `SEAT_TRUST=full`, and tells on standard error how much it tried.
 
+mod eviction;
 mod found;
 mod input;
+mod load;
+mod rights;
+mod soak;
 mod streams;
 
 use std::env;
