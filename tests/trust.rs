@@ -5,8 +5,10 @@
 mod eviction;
 mod found;
 mod input;
+mod known;
 mod load;
 mod rights;
+mod sizing;
 mod soak;
 mod streams;
 
