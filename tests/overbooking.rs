@@ -304,7 +304,7 @@ fn run_client(
 }
 
 /// The status word and the numbers after it.
-fn words(reply: &[Value]) -> (String, Vec<i64>) {
+pub fn words(reply: &[Value]) -> (String, Vec<i64>) {
     let [Value::Int(0 | 1), Value::BulkString(word), numbers @ ..] = reply else {
         panic!("not a seat reply: {reply:?}")
     };
@@ -319,7 +319,7 @@ fn words(reply: &[Value]) -> (String, Vec<i64>) {
 }
 
 /// How many of the intervals are open from each instant on; where one ends as another begins, the end counts first.
-fn steps(intervals: impl Iterator<Item = (Instant, Option<Instant>)>) -> Vec<(Instant, i64)> {
+pub fn steps(intervals: impl Iterator<Item = (Instant, Option<Instant>)>) -> Vec<(Instant, i64)> {
     let mut changes = Vec::new();
     for (from, until) in intervals {
         changes.push((from, 1));
@@ -334,7 +334,7 @@ fn steps(intervals: impl Iterator<Item = (Instant, Option<Instant>)>) -> Vec<(In
     changes
 }
 
-fn highest(steps: &[(Instant, i64)]) -> i64 {
+pub fn highest(steps: &[(Instant, i64)]) -> i64 {
     steps.iter().map(|&(_, open)| open).max().unwrap_or(0)
 }
 

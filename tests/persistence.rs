@@ -1,6 +1,5 @@
 //! What survives a restart, and what a damaged file does.
 
-mod crash;
 mod damaged;
 
 use fastrand::Rng;

@@ -1,11 +1,14 @@
-//! What the module is trusted with: hostile input, full memory, many clients, users with few rights.
+//! What the module is trusted with: crashes, failovers, moves between nodes and versions, hostile input, full memory, many clients,
+//! users with few rights.
 //!
 //! Each test has a short form for the suite and a full one, for `SEAT_TRUST=full`, and tells on standard error how much it tried.
 
+mod crash;
 mod eviction;
 mod found;
 mod input;
 mod known;
+mod ledger;
 mod load;
 mod rights;
 mod sizing;
@@ -13,6 +16,7 @@ mod soak;
 mod streams;
 
 use std::env;
+use std::io::{self, Write};
 
 /// The amount to try: `short` in the suite, `full` where `SEAT_TRUST` says so.
 pub fn scale<T>(short: T, full: T) -> T {
@@ -21,4 +25,9 @@ pub fn scale<T>(short: T, full: T) -> T {
         Ok(other) => panic!("SEAT_TRUST is {other:?}, but can only be \"full\""),
         Err(_) => short,
     }
+}
+
+/// Tells how much was tried. `scripts/trust` collects these lines, so they go past the test harness.
+pub fn figure(what: &str) {
+    writeln!(io::stderr(), "trust: {what}").expect("stderr");
 }

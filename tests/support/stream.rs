@@ -30,7 +30,7 @@ impl Server {
     #[track_caller]
     pub fn commands_in_aof(&self) -> Vec<Command> {
         let mut commands = Vec::new();
-        for file in aof_files(self.dir()) {
+        for file in self.aof_files() {
             let bytes =
                 fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
             assert!(
@@ -41,6 +41,12 @@ impl Server {
             parse(&bytes, &mut commands);
         }
         commands
+    }
+
+    /// The files of the append-only log in the order of replay: one up to 6.2, those of the manifest from 7.0 on.
+    #[track_caller]
+    pub fn aof_files(&self) -> Vec<PathBuf> {
+        aof_files(self.dir())
     }
 
     /// The commands that the server replicated while `actions` ran, without the `SELECT` of a database.
@@ -56,7 +62,6 @@ impl Server {
     }
 }
 
-/// The files in the order of replay: one up to 6.2, those of the manifest from 7.0 on.
 fn aof_files(dir: &Path) -> Vec<PathBuf> {
     let parts = dir.join("appendonlydir");
     let manifest = parts.join("appendonly.aof.manifest");
