@@ -2,7 +2,7 @@
 
 mod many;
 mod moves;
-mod paused;
+pub mod paused;
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

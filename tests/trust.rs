@@ -5,6 +5,7 @@
 
 mod crash;
 mod eviction;
+mod failover;
 mod found;
 mod input;
 mod known;

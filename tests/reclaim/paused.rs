@@ -44,7 +44,7 @@ fn client_pause_puts_the_reclaim_off() {
     }
 }
 
-fn signal(server: &Server, signal: &str) {
+pub fn signal(server: &Server, signal: &str) {
     let status = Command::new("kill")
         .args(["-s", signal, &server.pid().to_string()])
         .status();

@@ -9,6 +9,8 @@
 //!     .tcp()                                          // a port chosen by the system as well: replication, cluster
 //!     .start();                                       // or try_start(): Err is the log of a server that would not start
 //! let replica = Server::builder().replica_of(&server).start();
+//! let newer = Server::builder().binary(path).data_of(&server).start();
+//! let sentinel = Server::builder().sentinel().config("sentinel monitor ..").start();
 //! ```
 //!
 //! - `client()` is a `redis::Connection`; `client_resp3()` the same in RESP3. `wire()` sends argument bytes and gives back the
@@ -32,9 +34,9 @@ mod stream;
 mod wait;
 mod wire;
 
-pub use server::{Builder, Server};
+pub use server::{Builder, Server, Version, default_binary, version_of};
 pub use stream::{Command, words};
-pub use wait::eventually;
+pub use wait::{eventually, eventually_within};
 pub use wire::Wire;
 
 mod checks;

@@ -22,9 +22,14 @@ const LONGEST_SOCKET_PATH: usize = 100;
 /// A cluster's bus listens at the port plus 10,000.
 const HIGHEST_PORT: u16 = 55_535;
 
+/// Major, minor, patch.
+pub type Version = (u32, u32, u32);
+
 /// What a server shall be like; see the documentation of [`super`].
 #[derive(Clone, Default)]
 pub struct Builder {
+    binary: Option<PathBuf>,
+    sentinel: bool,
     plain: bool,
     module_args: String,
     lines: Vec<String>,
@@ -36,12 +41,25 @@ pub struct Builder {
 /// A running server, or one that was stopped and can be started again.
 pub struct Server {
     builder: Builder,
+    version: Version,
     dir: TempDir,
     port: Option<u16>,
     process: Option<Child>,
 }
 
 impl Builder {
+    /// Runs this binary instead of `REDIS_SERVER`.
+    pub fn binary(mut self, binary: &Path) -> Self {
+        self.binary = Some(binary.to_owned());
+        self
+    }
+
+    /// Runs as a Sentinel, which listens on a port as well.
+    pub fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self.plain().tcp()
+    }
+
     /// Without the module.
     pub fn plain(mut self) -> Self {
         self.plain = true;
@@ -106,6 +124,10 @@ impl Builder {
             copy_data(data, dir.path());
         }
         let mut server = Server {
+            version: match &self.binary {
+                Some(binary) => version_of(binary),
+                None => default_version(),
+            },
             builder: self,
             dir,
             port: None,
@@ -177,8 +199,8 @@ impl Server {
     }
 
     /// The version of the server's binary.
-    pub fn version(&self) -> (u32, u32, u32) {
-        binary_version()
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// The port, if it has one.
@@ -322,15 +344,17 @@ impl Server {
             .append(true)
             .open(self.log_path())
             .expect("a log file");
-        let mut process = Command::new(binary())
+        let binary = self.builder.binary.clone().unwrap_or_else(default_binary);
+        let mut process = Command::new(&binary)
             .arg(&configuration)
+            .args(self.builder.sentinel.then_some("--sentinel"))
             .current_dir(self.dir())
             .envs(self.builder.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", binary().display()));
+            .unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
         let deadline = Instant::now() + PATIENCE;
         loop {
             if self.answers() {
@@ -407,33 +431,37 @@ impl Drop for Server {
     }
 }
 
-fn binary() -> PathBuf {
+/// The binary of a server whose builder names none.
+pub fn default_binary() -> PathBuf {
     env::var_os("REDIS_SERVER")
         .unwrap_or_else(|| OsString::from("redis-server"))
         .into()
 }
 
-fn binary_version() -> (u32, u32, u32) {
-    static VERSION: OnceLock<(u32, u32, u32)> = OnceLock::new();
-    *VERSION.get_or_init(|| {
-        let output = Command::new(binary()).arg("--version").output();
-        let output = output.unwrap_or_else(|error| panic!("{}: {error}", binary().display()));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        // Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0
-        let version = text
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("v="));
-        let numbers: Vec<u32> = version
-            .unwrap_or_else(|| panic!("no version in: {text}"))
-            .split('.')
-            .map(|number| {
-                number
-                    .parse()
-                    .unwrap_or_else(|_| panic!("no version in: {text}"))
-            })
-            .collect();
-        (numbers[0], numbers[1], numbers[2])
-    })
+fn default_version() -> Version {
+    static VERSION: OnceLock<Version> = OnceLock::new();
+    *VERSION.get_or_init(|| version_of(&default_binary()))
+}
+
+/// What the binary says of itself.
+pub fn version_of(binary: &Path) -> Version {
+    let output = Command::new(binary).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0
+    let version = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("v="));
+    let numbers: Vec<u32> = version
+        .unwrap_or_else(|| panic!("no version in: {text}"))
+        .split('.')
+        .map(|number| {
+            number
+                .parse()
+                .unwrap_or_else(|_| panic!("no version in: {text}"))
+        })
+        .collect();
+    (numbers[0], numbers[1], numbers[2])
 }
 
 fn module() -> &'static Path {

@@ -14,8 +14,9 @@ pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
     eventually_within(PATIENCE, what, holds);
 }
 
+/// The same with another patience.
 #[track_caller]
-pub(super) fn eventually_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + patience;
     while !holds() {
         assert!(Instant::now() < deadline, "not within {patience:?}: {what}");

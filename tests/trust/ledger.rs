@@ -198,8 +198,8 @@ impl Client {
         format!("client-{}-session-{n}", self.number)
     }
 
-    /// One call, or none if it fell on a session that is left alone. `confirmed` says of an answer whether it holds from now on,
-    /// whatever happens.
+    /// One call, or none if it fell on a session that is left alone; `confirmed` says of an answer whether it holds from now on,
+    /// whatever happens. Returns whether the session is settled.
     pub fn step(
         &mut self,
         connection: &mut dyn ConnectionLike,
@@ -245,7 +245,7 @@ impl Client {
         let entry = &mut self.entries[pool][n];
         if !confirmed(connection) {
             entry.states = vec![before, after];
-            return Ok(true);
+            return Ok(false);
         }
         entry.states = vec![after];
         let State::Held { lease, .. } = after else {
@@ -613,7 +613,7 @@ impl Load {
         }
     }
 
-    /// Returns once so many more calls are answered.
+    /// Returns once so many more calls are answered and confirmed.
     #[track_caller]
     pub fn goes_on(&self, calls: usize) {
         let before = self.answered.load(SeqCst);
@@ -660,9 +660,11 @@ fn work(
             continue;
         };
         match client.step(&mut **connected, |connection| link.confirmed(connection)) {
-            Ok(called) => {
-                answered.fetch_add(usize::from(called), SeqCst);
+            Ok(true) => {
+                answered.fetch_add(1, SeqCst);
             }
+            // Perhaps there is another primary by now.
+            Ok(false) => connection = None,
             Err(error) if link.expects(&error) => connection = None,
             Err(error) => panic!("client {}: {error}", client.number),
         }
