@@ -4,7 +4,7 @@ use crate::dialog::{Dialog, total};
 use crate::support::{Builder, Server, eventually};
 use crate::waiters::Waiter;
 
-fn node() -> Builder {
+pub fn node() -> Builder {
     Server::builder()
         .tcp()
         .config("cluster-enabled yes")
@@ -12,7 +12,7 @@ fn node() -> Builder {
 }
 
 /// The node's own id.
-fn id_of(server: &Server) -> String {
+pub fn id_of(server: &Server) -> String {
     Dialog::with(server)
         .ask("CLUSTER MYID")
         .trim_matches('"')

@@ -3,6 +3,7 @@
 //!
 //! Each test has a short form for the suite and a full one, for `SEAT_TRUST=full`, and tells on standard error how much it tried.
 
+mod cluster;
 mod crash;
 mod eviction;
 mod failover;

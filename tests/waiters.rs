@@ -6,7 +6,7 @@ mod departed;
 mod ends;
 mod keys;
 mod orders;
-mod python;
+pub mod python;
 mod stress;
 
 use std::ops::{Deref, DerefMut};

@@ -92,7 +92,7 @@ asyncio.run(asynchronous())
 "#;
 
 /// The Python with redis-py: `REDIS_SEAT_PYTHON`, or the one that `make setup` prepares.
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     let prepared = || {
         let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target"));
