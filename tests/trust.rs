@@ -16,6 +16,7 @@ mod rights;
 mod sizing;
 mod soak;
 mod streams;
+mod versions;
 
 use std::env;
 use std::io::{self, Write};

@@ -54,7 +54,7 @@ fn tells_of_a_change(error: &RedisError) -> bool {
 
 /// Asks all nodes which one is the primary.
 #[derive(Clone)]
-struct Roles(Vec<PathBuf>);
+pub struct Roles(pub Vec<PathBuf>);
 
 impl Link for Roles {
     fn connect(&mut self) -> Option<Box<dyn ConnectionLike + Send>> {
@@ -70,7 +70,7 @@ impl Link for Roles {
 }
 
 /// Whether all others have applied all that this one has written, and hold the same by their own digests.
-fn are_alike(nodes: &[Server], primary: usize) -> bool {
+pub fn are_alike(nodes: &[Server], primary: usize) -> bool {
     let written = nodes[primary].info("replication")["master_repl_offset"].clone();
     let digest = nodes[primary].digest();
     others(nodes, primary).all(|node| {
@@ -104,7 +104,7 @@ fn role(node: &Server) -> String {
 
 /// Has the primary hand over to `to`, and returns once it has.
 #[track_caller]
-fn fail_over(from: &Server, to: &Server) {
+pub fn fail_over(from: &Server, to: &Server) {
     let command = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 20000", to.port());
     Dialog::with(from).expect(&command, "+OK");
     eventually("the roles are changed", || {
