@@ -14,7 +14,7 @@ use common::{decode, exercise, json_value};
 use fastrand::Rng;
 use seat_pool::{
     Beat, DecodeError, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
-    MAX_NESTING, Metadata, MetadataError, Pool, Ticket,
+    MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Pool, Ticket,
 };
 
 /// How many accepted inputs serve as a start for others.
@@ -447,15 +447,15 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
         0..3 => Effect::Grant(Grant {
             session,
             seats: number(random),
-            acquired_at: random.u32(..),
-            last_heartbeat: random.u32(..),
+            acquired_at: random.bool().then(|| random.u32(..=MAX_SECOND)),
+            last_heartbeat: random.bool().then(|| random.u32(..=MAX_SECOND)),
             heartbeat_count: random.bool().then(|| count(random)),
             lease: random.bool().then(|| lease(random)),
             metadata: random.bool().then_some(b"{\"a\":1}"),
         }),
         3 => Effect::Beat(Beat {
             session,
-            last_heartbeat: random.u32(..),
+            last_heartbeat: random.u32(..=MAX_SECOND),
             heartbeat_count: count(random),
             lease: random.bool().then(|| lease(random)),
         }),
