@@ -13,8 +13,11 @@ pub(crate) struct Entry {
     pub(crate) length_ms: u64,
 }
 
+/// The order of leases: by deadline, then by slot.
+type Key = (i64, u32);
+
 impl Entry {
-    fn key(&self) -> (i64, u32) {
+    fn key(&self) -> Key {
         (self.deadline_ms, self.slot)
     }
 }
@@ -27,6 +30,8 @@ impl Entry {
 pub(crate) struct Deadlines {
     /// None is empty.
     blocks: Vec<Vec<Entry>>,
+    /// The last key of each block. A search for a block looks at these alone: a block's own memory is far away.
+    ends: Vec<Key>,
     /// Fenwick tree over the blocks' lengths.
     lengths: Vec<u32>,
     len: usize,
@@ -42,9 +47,21 @@ impl Deadlines {
     }
 
     /// The number of the first block whose last entry is not before `key`.
-    fn block_for(&self, key: (i64, u32)) -> usize {
-        self.blocks
-            .partition_point(|block| block.last().is_some_and(|last| last.key() < key))
+    fn block_for(&self, key: Key) -> usize {
+        self.ends.partition_point(|&end| end < key)
+    }
+
+    /// Notes that the end of a block may be another.
+    fn note_end(&mut self, number: usize) {
+        if let Some(last) = self.blocks[number].last() {
+            self.ends[number] = last.key();
+        }
+    }
+
+    fn remove_block(&mut self, number: usize) {
+        self.blocks.remove(number);
+        self.ends.remove(number);
+        self.recount();
     }
 
     /// How many deadlines are at or before `now_ms`. O(log n).
@@ -69,8 +86,8 @@ impl Deadlines {
         }
         let lapsed = |entry: &Entry| entry.deadline_ms <= now_ms;
         let block = self
-            .blocks
-            .partition_point(|block| block.last().is_some_and(lapsed));
+            .ends
+            .partition_point(|&(deadline_ms, _)| deadline_ms <= now_ms);
         let within = self
             .blocks
             .get(block)
@@ -115,12 +132,16 @@ impl Deadlines {
         let number = number.min(self.blocks.len().saturating_sub(1));
         let Some(block) = self.blocks.get_mut(number) else {
             self.blocks.push(vec![entry]);
+            self.ends.push(entry.key());
             self.recount();
             return;
         };
         let place = block.partition_point(|other| other.key() < entry.key());
         block.insert(place, entry);
         if block.len() <= BLOCK {
+            if place + 1 == block.len() {
+                self.ends[number] = entry.key();
+            }
             self.adjust_length(number, 1);
             return;
         }
@@ -130,6 +151,9 @@ impl Deadlines {
         // The insertion that overfilled the block has doubled its capacity.
         block.shrink_to(BLOCK);
         self.blocks.insert(number + 1, tail);
+        self.ends.insert(number + 1, entry.key());
+        self.note_end(number);
+        self.note_end(number + 1);
         self.recount();
     }
 
@@ -142,12 +166,12 @@ impl Deadlines {
         let entry = block.remove(place);
         self.len -= 1;
         if block.is_empty() {
-            self.blocks.remove(number);
-            self.recount();
+            self.remove_block(number);
         } else {
             if block.capacity() > 64 && block.len() * 4 < block.capacity() {
                 block.shrink_to(block.len() * 2);
             }
+            self.note_end(number);
             self.adjust_length(number, -1);
             self.merge_with_next(number);
             self.merge_with_next(number.saturating_sub(1));
@@ -162,8 +186,8 @@ impl Deadlines {
         };
         if block.len() + next.len() <= BLOCK / 4 {
             block.append(next);
-            self.blocks.remove(number + 1);
-            self.recount();
+            self.note_end(number);
+            self.remove_block(number + 1);
         }
     }
 
@@ -189,6 +213,7 @@ impl Deadlines {
             .sum();
         blocks
             + allocated(self.blocks.capacity() * size_of::<Vec<Entry>>())
+            + allocated(self.ends.capacity() * size_of::<Key>())
             + allocated(self.lengths.capacity() * size_of::<u32>())
     }
 }
@@ -206,6 +231,11 @@ mod tests {
         let expected: Vec<_> = model.iter().map(|(key, length)| (*key, *length)).collect();
         assert_eq!(stored, expected);
         assert_eq!(deadlines.len(), model.len());
+        let ends = deadlines
+            .blocks
+            .iter()
+            .map(|block| block[block.len() - 1].key());
+        assert!(ends.eq(deadlines.ends.iter().copied()));
         for now_ms in [-1, 0, 1, 250, 500, 999, 1000, i64::MAX] {
             let lapsed = model.keys().filter(|(deadline, _)| *deadline <= now_ms);
             assert_eq!(deadlines.lapsed(now_ms), lapsed.count(), "at {now_ms}");
