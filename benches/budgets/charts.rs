@@ -5,13 +5,14 @@ use std::path::Path;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (820, 380);
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
     RGBColor(255, 153, 51),
     RGBColor(148, 103, 189),
     RGBColor(44, 140, 60),
     RGBColor(110, 110, 110),
+    RGBColor(190, 190, 190),
 ];
 
 /// One colour of a chart: its name and its values.
@@ -107,7 +108,7 @@ pub fn lines(path: &Path, title: &str, sizes: &[u64], series: &[Series<'_>]) -> 
         .margin_right(40)
         .x_label_area_size(36)
         .y_label_area_size(64)
-        .build_cartesian_2d((first..last).log_scale(), 0.0..highest * 1.3)?;
+        .build_cartesian_2d((first..last).log_scale(), 0.0..highest * 1.7)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)

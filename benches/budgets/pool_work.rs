@@ -15,9 +15,17 @@ pub const BATCH: usize = 32;
 /// 150 bytes, of the kind that the scripts' documents show.
 pub const METADATA: &str = r#"{"user_email":"developer@example.com","hardware_id":"hw-5f0c8e21a97d","project_root":"/home/developer/projects/simulation","coditect_version":"1.0.0"}"#;
 
-/// 36 bytes with the number, as a UUID has.
+/// The id of a session: a UUID, the same for the same number.
 pub fn session(number: u64) -> String {
-    format!("7f3a9c1e-52d4-4b8e-9d6f-{number:012x}")
+    let mut random = fastrand::Rng::with_seed(number);
+    let (first, second, third, fourth) = (
+        random.u32(..),
+        random.u16(..),
+        random.u16(..),
+        random.u16(..),
+    );
+    let last = random.u64(..) >> 16;
+    format!("{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{last:012x}")
 }
 
 fn lease() -> Option<Lease> {
