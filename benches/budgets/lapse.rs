@@ -61,6 +61,12 @@ impl Lapse {
         self.millis(|round| round.pause)
     }
 
+    /// The pause of the round that was disturbed least.
+    pub fn least_pause_millis(&self) -> f64 {
+        let pauses = self.rounds.iter().map(|round| round.pause);
+        pauses.min().expect("at least one round").as_secs_f64() * 1e3
+    }
+
     pub fn quiet_pause_millis(&self) -> f64 {
         self.millis(|round| round.quiet_pause)
     }

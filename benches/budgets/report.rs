@@ -245,6 +245,7 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
             Some(vec![
                 aof.to_owned(),
                 format!("{:.2} ms", lapse.pause_millis()),
+                format!("{:.2} ms", lapse.least_pause_millis()),
                 format!("{:.2} ms", lapse.quiet_pause_millis()),
                 format!("{:.0} ms", lapse.reclaimed_after_millis()),
             ])
@@ -254,6 +255,7 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
         let header = [
             "AOF",
             "longest pause",
+            "in the best round",
             "without a lapse",
             "all reclaimed after",
         ];
