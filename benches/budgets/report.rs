@@ -14,6 +14,10 @@ use crate::speed::{Case, DEPTHS, Speed};
 
 const PIPELINED: usize = DEPTHS[1];
 
+/// The server's time is judged by calls in pipelines of so many. One at a time is the hardest: before each call the server has slept,
+/// and others have used its caches.
+const JUDGED: usize = DEPTHS[0];
+
 /// A promise, and what came of it.
 pub struct Budget {
     what: String,
@@ -113,11 +117,11 @@ pub fn budgets(measured: &Measured) -> Vec<Budget> {
 }
 
 fn budgets_of_calls(speed: &Speed) -> Vec<Budget> {
-    let single = |side, operation| Case {
+    let judged = |side, operation| Case {
         aof: false,
         side,
         operation,
-        depth: 1,
+        depth: JUDGED,
     };
     let pipelined = |side, aof| Case {
         aof,
@@ -133,8 +137,8 @@ fn budgets_of_calls(speed: &Speed) -> Vec<Budget> {
             ),
             Bound::AtLeast(times),
             speed.times_less(
-                single(Side::Module, operation),
-                single(Side::Script, operation),
+                judged(Side::Module, operation),
+                judged(Side::Script, operation),
             ),
             "×",
         )
@@ -567,7 +571,7 @@ fn headlines(measured: &Measured) -> String {
             aof: false,
             side,
             operation,
-            depth: 1,
+            depth: JUDGED,
         };
         speed.times_less(case(Side::Module), case(Side::Script))
     };
@@ -647,7 +651,7 @@ fn draw(measured: &Measured, folder: &Path) -> Result<(), Box<dyn std::error::Er
         &folder.join("server-time.svg"),
         "server time of a call, µs (less is better)",
         &operations,
-        &times(1),
+        &times(JUDGED),
         1,
     )?;
     let series: Vec<Series<'_>> = speed
