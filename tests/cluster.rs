@@ -181,6 +181,35 @@ fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went
     assert_eq!(total(&here, "seat_blocked_clients"), 0);
 }
 
+#[test]
+fn a_wait_that_ends_as_its_pool_leaves_is_no_denial() {
+    let (here, there) = two_nodes();
+    let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
+    dialog.acquire("pool", "a", 1, "{}");
+    let slot = slot(&mut dialog);
+    let (here_id, there_id) = (id_of(&here), id_of(&there));
+    other.expect(
+        &format!("CLUSTER SETSLOT {slot} IMPORTING {here_id}"),
+        "+OK",
+    );
+    dialog.expect(
+        &format!("CLUSTER SETSLOT {slot} MIGRATING {there_id}"),
+        "+OK",
+    );
+    let mut both = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 500");
+    let mut blocked = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 BLOCK 500");
+    // When the server looks at the clock again, the time is over and the pool is gone.
+    dialog.transaction(&[
+        "DEBUG SLEEP 0.6",
+        &format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port()),
+    ]);
+    is_sent_away(&mut both);
+    is_sent_away(&mut blocked);
+    assert_eq!(total(&here, "seat_blocked_clients"), 0);
+    other.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    assert_eq!(other.queue("pool"), ["b"]);
+}
+
 /// The end of the killed client is dealt with after its pool has gone to the other node.
 #[test]
 fn a_seat_that_migrates_before_it_is_taken_back_lets_nobody_in_on_the_node_it_left() {

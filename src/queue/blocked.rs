@@ -19,12 +19,30 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
     if ctx.is_in_cluster() {
         reclaim::note(ctx, key, ctx.now_ms() + SLOT_LOOK_MS);
     }
-    let client = ctx.block_on_key(key, timeout_ms, on_ready, on_reply, on_free, id);
+    let beside = server::mistakes_the_passed_over()
+        .then(|| beside(key.bytes()))
+        .flatten()
+        .map(|name| OwnedStr::new(&name));
+    let name = beside.as_ref().map_or(key, OwnedStr::get);
+    let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id);
     STATE.with_borrow_mut(|state| {
         if let Some(waiter) = state.waiters.get_mut(&id) {
             waiter.client = Some(client);
         }
     });
+}
+
+/// A name that nobody uses, in the slot of `key`, so that a cluster redirects those who are blocked there as if it were `key`. For a
+/// key that has a `}` but no tag there is none.
+fn beside(key: &[u8]) -> Option<Vec<u8>> {
+    let position = |bytes: &[u8], brace| bytes.iter().position(|&byte| byte == brace);
+    let tag = position(key, b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        position(rest, b'}').map(|close| &rest[..close])
+    });
+    let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    let has_end = hashed.is_empty() || hashed.contains(&b'}');
+    (!has_end).then(|| [b"{", hashed, b"}\0seat-queue"].concat())
 }
 
 /// Has waiters be told what became of them. For a closed key only.
@@ -149,6 +167,11 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
         Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
         outcome => {
             let key = OwnedStr::new(&name.1);
+            if matches!(outcome, Outcome::Waiting) && !ctx.may_serve(key.get()) {
+                // Its time was over in the very turn in which the pool went to another node, perhaps with its ticket.
+                leave_line(ctx, &name, &session, id);
+                return ctx.reply_error(&Error::TryAgain.to_string());
+            }
             let mut key = match PoolKey::read(ctx, key.get()) {
                 Ok(key) => key,
                 Err(error) => return ctx.reply_error(&error.to_string()),

@@ -254,3 +254,33 @@ fn a_client_whose_time_is_over_in_the_instant_of_its_grant_holds_what_it_is_told
         );
     }
 }
+
+/// 6.2 and 7.0 take a client that they told of a new key, and that was not served, for the one whose command runs.
+#[test]
+fn a_client_that_goes_after_it_was_passed_over_leaves_nothing_behind() {
+    let server = Server::builder().recording().start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let [mut first, second] = two_waiters(&server);
+    // The timer makes a new pool, with one seat for the two.
+    dialog.expect("DEL pool", "1");
+    first.is_granted();
+    dialog.expect(&format!("CLIENT KILL ID {}", second.id()), "1");
+    // What the server has freed is used for something else.
+    let text = "x".repeat(2500);
+    dialog.expect("MULTI", "+OK");
+    for n in 0..2000 {
+        let set = ["SET", &format!("text-{n}"), &text[..500 + n]];
+        assert_eq!(dialog.ask_args(&set), "+QUEUED");
+    }
+    assert!(dialog.ask("EXEC").starts_with('['));
+    // Several changes in one turn of the timer.
+    let leases = ["a", "b", "c"].map(|session| format!("SEAT.ACQUIRE other {session} 3 PX 20"));
+    dialog.transaction(&leases.each_ref().map(String::as_str));
+    eventually("the leases have ended", || {
+        dialog.ask("EXISTS other") == "0"
+    });
+    nobody_is_blocked(&server);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.one_seat_is_free("pool");
+}
