@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{queue, stats};
+use crate::{queue, server, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
@@ -214,7 +214,8 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
             return;
         }
-        if ctx.must_not_replicate() {
+        let may_grant = queue::blocked_clients() > 0;
+        if ctx.must_not_replicate() || (may_grant && server::lacks_replicas(ctx)) {
             let retry_ms = ctx.now_ms() + RETRY_MS;
             HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));
             return;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use redis::{ConnectionLike, RedisError, Value, cmd};
@@ -351,12 +352,21 @@ fn a_grant_that_no_replica_has_is_lost_with_the_primary_and_wait_tells() {
     dialog.expect("SEAT.HEARTBEAT pool b", r#"[0, "SESSION_NOT_ACTIVE"]"#);
 }
 
+/// Has the server take writes only with a replica, and waits until it knows of one.
+#[track_caller]
+fn asks_for_a_replica(primary: &Server) {
+    Dialog::with(primary).expect("CONFIG SET min-replicas-to-write 1", "+OK");
+    eventually("a replica follows", || {
+        primary.info("replication")["min_slaves_good_slaves"] != "0"
+    });
+}
+
 #[test]
 fn a_primary_that_is_cut_off_soon_stops_to_grant_with_min_replicas() {
     let nodes = three_nodes();
     let mut dialog = Dialog::with(&nodes[0]);
-    dialog.expect("CONFIG SET min-replicas-to-write 1", "+OK");
     dialog.expect("CONFIG SET min-replicas-max-lag 1", "+OK");
+    asks_for_a_replica(&nodes[0]);
     dialog.acquire("pool", "a", 9, "{}");
     dialog.expect("WAIT 2 20000", "2");
     // One replica goes on without the primary, the other is silent.
@@ -380,4 +390,38 @@ fn a_primary_that_is_cut_off_soon_stops_to_grant_with_min_replicas() {
     assert!(!seen.contains(&"x".to_owned()), "{seen:?}");
     signal(&nodes[2], "CONT");
     promoted.expect("SEAT.ACQUIRE pool c 2", r#"[1, "ACQUIRED", 2, 2]"#);
+}
+
+#[test]
+fn nor_does_it_let_in_those_who_wait_there() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut dialog = Dialog::with(&primary);
+    asks_for_a_replica(&primary);
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 PX 800",
+        r#"[1, "ACQUIRED", 1, 1, 800]"#,
+    );
+    let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    primary.wait_for_offset(&replica);
+    let mut promoted = Dialog::with(&replica);
+    promoted.expect("REPLICAOF NO ONE", "+OK");
+    eventually("the old primary refuses", || {
+        let reply = dialog.ask("SEAT.ACQUIRE pool x 1");
+        reply.starts_with("!NOREPLICAS")
+    });
+    // The seat that the lapse frees is the new primary's to give.
+    eventually("the lease has lapsed", || {
+        dialog.ask("SEAT.COUNT pool") == "0" && promoted.ask("EXISTS pool") == "0"
+    });
+    promoted.acquire("pool", "c", 1, "{}");
+    // Many turns of its timer.
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(total(&primary, "seat_granted"), 0);
+    // With a replica again, those who wait are served.
+    let again = Server::builder().replica_of(&primary).start();
+    waiter.is_granted();
+    primary.wait_for_offset(&again);
+    assert_eq!(again.digest(), primary.digest());
 }

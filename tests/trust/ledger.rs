@@ -693,8 +693,11 @@ pub fn connect(socket: &Path) -> Option<Connection> {
     Some(connection)
 }
 
+/// Changes something of which no client knows.
+type Meddle = fn(&mut Dialog);
+
 /// Whether an audit notices a change of which no client knows.
-fn is_noticed(meddle: &dyn Fn(&mut Dialog)) -> bool {
+fn is_noticed(meddle: Meddle) -> bool {
     let server = Server::start();
     let clients = Client::several(3, &pools(["lasting", "brief", "queued"]), 1);
     let load = Load::start(clients, &Socket(server.socket()));
@@ -713,31 +716,33 @@ fn is_noticed(meddle: &dyn Fn(&mut Dialog)) -> bool {
 
 #[test]
 fn an_audit_sees_what_was_lost_and_what_came_back() {
-    let first = |dialog: &mut Dialog| dialog.sessions("lasting").remove(0);
-    let meddlers: [(&str, &dyn Fn(&mut Dialog)); 6] = [
-        ("a seat is lost", &|dialog| {
+    fn first(dialog: &mut Dialog) -> String {
+        dialog.sessions("lasting").remove(0)
+    }
+    let meddlers: [(&str, Meddle); 6] = [
+        ("a seat is lost", |dialog| {
             let session = first(dialog);
             dialog.expect(&format!("SEAT.REVOKE lasting {session}"), "1");
         }),
-        ("a stranger holds one", &|dialog| {
+        ("a stranger holds one", |dialog| {
             dialog.acquire("lasting", "stranger", 1000, "{}");
         }),
-        ("a heartbeat is one too many", &|dialog| {
+        ("a heartbeat is one too many", |dialog| {
             let session = first(dialog);
             let reply = dialog.ask(&format!("SEAT.HEARTBEAT lasting {session}"));
             assert!(reply.contains("HEARTBEAT_UPDATED"), "{reply}");
         }),
-        ("a lease is longer", &|dialog| {
+        ("a lease is longer", |dialog| {
             for session in dialog.sessions("lasting") {
                 dialog.ask(&format!("SEAT.ACQUIRE lasting {session} 1 EX 90000"));
             }
         }),
-        ("a ticket is lost", &|dialog| {
+        ("a ticket is lost", |dialog| {
             let session = dialog.queue("queued").remove(0);
             let lost = r#"[0, "SESSION_NOT_FOUND"]"#;
             dialog.expect(&format!("SEAT.RELEASE queued {session}"), lost);
         }),
-        ("a ticket is the last instead of the first", &|dialog| {
+        ("a ticket is the last instead of the first", |dialog| {
             let session = dialog.queue("queued").remove(0);
             dialog.ask(&format!("SEAT.RELEASE queued {session}"));
             let join = format!("SEAT.ACQUIRE queued {session} 5 QUEUE 600000");
@@ -745,7 +750,7 @@ fn an_audit_sees_what_was_lost_and_what_came_back() {
             assert!(reply.contains("QUEUED"), "{reply}");
         }),
     ];
-    assert!(!is_noticed(&|_| {}), "nothing has changed");
+    assert!(!is_noticed(|_| {}), "nothing has changed");
     for (what, meddle) in meddlers {
         assert!(is_noticed(meddle), "{what}");
     }
