@@ -1,6 +1,6 @@
 # What one does with this repository. Each target first installs what it needs and the machine lacks (scripts/setup).
 
-.PHONY: help setup build run demo test matrix bench lint sha
+.PHONY: help setup build run demo test matrix trust bench lint sha
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -17,6 +17,9 @@ test: build ## all tests, on the system's redis-server
 
 matrix: build ## the tests on every supported server version
 	@scripts/matrix
+
+trust: build ## crashes, failovers, hostile input, load, upgrades: in full, on every server version; half an hour
+	@scripts/trust
 
 bench: build ## the benchmarks, docs/benchmarks.md anew, and an error if a budget is missed
 	@scripts/setup bench
