@@ -19,6 +19,7 @@ matrix: build ## the tests on every supported server version
 	@scripts/matrix
 
 trust: build ## crashes, failovers, hostile input, load, upgrades: in full, on every server version; half an hour
+	@scripts/setup bench
 	@scripts/trust
 
 bench: build ## the benchmarks, docs/benchmarks.md anew, and an error if a budget is missed

@@ -7,6 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::Path;
 use std::{env, fs, thread};
 
@@ -33,6 +34,11 @@ fn seed() -> u64 {
         |_| fastrand::u64(..),
         |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
     )
+}
+
+/// Tells how much was tried, past the test harness.
+fn figure(what: &str) {
+    writeln!(io::stderr(), "{what}").expect("stderr");
 }
 
 /// Tells what is being tried, if that fails.
@@ -225,7 +231,9 @@ fn whatever_a_pool_is_read_from_it_is_sound_or_refused() {
             Err(error) => *refused.entry(format!("{error:?}")).or_default() += 1,
         }
     }
-    eprintln!("trust: inputs tried: {tried} (decoder), of which {taken} were accepted");
+    figure(&format!(
+        "trust: inputs tried: {tried} (decoder), of which {taken} were accepted"
+    ));
     // Neither all nothing, nor all the same refusal: the corpus reaches each check.
     assert!(taken > tried / 100, "{taken} accepted, {refused:?} refused");
     for error in [
@@ -384,7 +392,9 @@ fn whatever_is_given_as_metadata_is_kept_or_refused() {
             Err(error) => *refused.entry(format!("{error:?}")).or_default() += 1,
         }
     }
-    eprintln!("trust: inputs tried: {tried} (metadata), of which {taken} were accepted");
+    figure(&format!(
+        "trust: inputs tried: {tried} (metadata), of which {taken} were accepted"
+    ));
     assert!(taken > tried / 100, "{taken} accepted, {refused:?} refused");
     for error in [
         MetadataError::NotAnObject,
@@ -510,5 +520,5 @@ fn whatever_effects_come_two_pools_that_follow_them_are_sound_and_the_same() {
             check_pool(&pool);
         }
     }
-    eprintln!("trust: inputs tried: {effects} (effects)");
+    figure(&format!("trust: inputs tried: {effects} (effects)"));
 }

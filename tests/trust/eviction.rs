@@ -1,6 +1,6 @@
 //! maxmemory with each policy: a pool is evicted whole or not at all.
 
-use super::scale;
+use super::{figure, scale};
 use crate::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
 use crate::waiters::Waiter;
@@ -80,17 +80,14 @@ fn a_pool_is_evicted_whole_or_not_at_all() {
         );
         assert_eq!(whole_pools(&mut dialog, policy), POOLS);
 
-        let used: u64 = primary.info("memory")["used_memory"]
-            .parse()
-            .expect("bytes");
-        dialog.expect(&format!("CONFIG SET maxmemory {}", used + 200_000), "+OK");
-        let mut filler = 0;
-        // One by one, so that many states of half-evicted pools could be seen if there were any.
+        let memory = primary.info("memory");
+        let mut limit: u64 = memory["used_memory"].parse().expect("bytes");
+        // Little by little, so that a pool that is evicted in parts would be seen.
         while whole_pools(&mut dialog, policy) > POOLS / 2 {
-            let value = "x".repeat(20_000);
-            dialog.ask_args(&["SET", &format!("filler-{filler}"), &value, "EX", "90000"]);
-            filler += 1;
-            assert!(filler < 5_000, "{policy} evicts no pools");
+            limit = limit
+                .checked_sub(10_000)
+                .expect("pools are evicted in time");
+            dialog.expect(&format!("CONFIG SET maxmemory {limit}"), "+OK");
         }
         // The last to go is the one that somebody waits at.
         if dialog.sessions("pool-0").len() == SESSIONS {
@@ -111,10 +108,10 @@ fn a_pool_is_evicted_whole_or_not_at_all() {
         });
         assert_eq!(total(&replica, "seat_ignored_effects"), 0, "{policy}");
         let left = whole_pools(&mut dialog, policy);
-        eprintln!(
-            "trust: pools evicted whole: {} of {POOLS} ({policy})",
+        figure(&format!(
+            "pools evicted whole: {} of {POOLS} ({policy})",
             POOLS - left
-        );
+        ));
     }
 }
 

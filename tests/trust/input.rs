@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 
+use crate::migration;
+
 /// A command as its arguments.
 pub type Words = Vec<Vec<u8>>;
 
@@ -31,6 +33,8 @@ pub struct Taste {
     pub boundless: bool,
     /// Whether internal commands are among them.
     pub effects: bool,
+    /// Whether the scripts that pools replace, and their keys, are in use as well.
+    pub scripts: bool,
 }
 
 pub fn key(random: &mut Rng) -> String {
@@ -89,10 +93,13 @@ fn lease(random: &mut Rng, command: &mut Words) {
 pub fn seat_command(random: &mut Rng, taste: Taste) -> Words {
     let mut command = if taste.effects && random.u8(..4) == 0 {
         effect(random, taste)
+    } else if taste.scripts && random.u8(..3) == 0 {
+        beside_the_scripts(random)
     } else {
         good_command(random, taste)
     };
-    while random.u8(..5) == 0 {
+    // A spoilt script would try the server's interpreter.
+    while command[0] != b"EVAL" && random.u8(..5) == 0 {
         spoil(random, &mut command);
     }
     if !taste.boundless {
@@ -250,6 +257,53 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
         }
     }
     command
+}
+
+/// What callers and readers of the scripts send while a team moves over, and what moves sessions between the two.
+fn beside_the_scripts(random: &mut Rng) -> Words {
+    let (pool, of) = (key(random), key(random));
+    let sessions = format!("license:{of}:active_sessions");
+    let metadata = format!("license:{of}:session_metadata");
+    let json = match random.u8(..5) {
+        0 => r#"{"acquired_at":1700000000,"last_heartbeat":1700000001,"heartbeat_count":3,"a":[]}"#,
+        1 => r#"{"acquired_at":-1.5,"last_heartbeat":"x","heartbeat_count":null}"#,
+        2 => "not JSON",
+        _ => "{}",
+    };
+    let template = match random.u8(..26) {
+        0..3 => "SEAT.IMPORT POOL SESSIONS METADATA",
+        3..6 => "SEAT.EXPORT POOL SESSIONS METADATA",
+        6..9 => "SADD SESSIONS SESSION SESSION",
+        9..12 => "HSET METADATA SESSION JSON SESSION JSON",
+        12 => "SREM SESSIONS SESSION",
+        13 => "HDEL METADATA SESSION",
+        14 => "DEL SESSIONS METADATA",
+        15 => "RENAME POOL SESSIONS",
+        16 => "SISMEMBER SESSIONS SESSION",
+        17 => "SMEMBERS SESSIONS",
+        18 => "SCARD SESSIONS",
+        19 => "HGET METADATA SESSION",
+        20 => "HGETALL METADATA",
+        21 => "HKEYS METADATA",
+        22 => "SET SESSIONS x",
+        23 => "EVAL ACQUIRE 1 POOL SESSION 3 JSON",
+        24 => "EVAL RELEASE 1 POOL SESSION",
+        _ => "EVAL HEARTBEAT 1 POOL SESSION JSON",
+    };
+    template
+        .split(' ')
+        .map(|word| match word {
+            "POOL" => pool.clone().into_bytes(),
+            "SESSIONS" => sessions.clone().into_bytes(),
+            "METADATA" => metadata.clone().into_bytes(),
+            "SESSION" => session(random),
+            "JSON" => json.into(),
+            "ACQUIRE" => migration::ACQUIRE.into(),
+            "RELEASE" => migration::RELEASE.into(),
+            "HEARTBEAT" => migration::HEARTBEAT.into(),
+            literal => literal.into(),
+        })
+        .collect()
 }
 
 /// What a client may send in the place of any argument.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::scale;
+use super::{figure, scale};
 use crate::dialog::{Dialog, Traces};
 use crate::support::{Server, Wire, eventually};
 use crate::waiters::crowd::allow_many_files;
@@ -141,7 +141,9 @@ fn a_thousand_connections_share_ten_thousand_pools() {
         }
     }
     let sent: usize = shares.iter().map(|share| share.sent).sum();
-    eprintln!("trust: commands sent: {sent} ({CONNECTIONS} connections, {POOLS} pools)");
+    figure(&format!(
+        "commands sent: {sent} ({CONNECTIONS} connections, {POOLS} pools)"
+    ));
 }
 
 /// A server with a pool whose list of sessions takes some megabytes.
@@ -264,6 +266,7 @@ fn a_waiter_that_is_cut_off_by_its_unread_output_leaves_no_seat_taken() {
     drop(greedy);
     // Whether its reply had left before the cut is the server's affair; its lease ends it in any case.
     eventually("the seat is free", || dialog.ask("SEAT.COUNT pool") == "0");
+    eventually("the pool is gone", || dialog.ask("EXISTS pool") == "0");
     dialog.one_seat_is_free("pool");
 }
 

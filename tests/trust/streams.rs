@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use redis::Value;
 
-use super::input::{self, KEYS, MOST_SEATS, SHORT_MS, Taste, Words, words};
-use super::scale;
+use super::input::{self, MOST_SEATS, SHORT_MS, Taste, Words, words};
+use super::{figure, scale};
+use crate::migration;
 use crate::support::{Builder, Server, Wire, eventually};
 use crate::value::corrupt;
 use crate::workload;
@@ -98,11 +99,21 @@ impl Stream {
         stream
     }
 
-    fn on(builder: Builder, random: Rng, taste: Taste) -> Self {
-        let allow = if taste.effects { "yes" } else { "no" };
-        let primary = builder
-            .module_args(&format!("allow-effects {allow}"))
-            .start();
+    fn on(builder: Builder, mut random: Rng, taste: Taste) -> Self {
+        let mut settings = Vec::new();
+        if taste.effects {
+            settings.push("allow-effects yes".to_owned());
+        }
+        if taste.scripts {
+            settings.push("script-keys yes script-view yes".to_owned());
+            if random.bool() {
+                let [acquire, release, heartbeat] = migration::SHAS;
+                settings.push(format!(
+                    "acquire-sha {acquire} release-sha {release} heartbeat-sha {heartbeat}"
+                ));
+            }
+        }
+        let primary = builder.module_args(&settings.join(" ")).start();
         Self {
             history: History(VecDeque::new()),
             random,
@@ -389,9 +400,7 @@ impl Stream {
     fn drop_ended_keys(&mut self) {
         for database in 0..DATABASES {
             self.observe(&["SELECT", &database.to_string()]);
-            for key in KEYS {
-                self.observe(&["EXISTS", key]);
-            }
+            self.observe(&["SCAN", "0", "COUNT", "100000"]);
         }
     }
 
@@ -624,10 +633,11 @@ fn random_streams_leave_the_server_its_replica_and_its_aof_sound() {
         Taste {
             boundless: false,
             effects: false,
+            scripts: false,
         },
         steps,
     );
-    eprintln!("trust: commands sent: {sent} (streams)");
+    figure(&format!("commands sent: {sent} (streams)"));
 }
 
 #[test]
@@ -637,10 +647,28 @@ fn random_streams_with_effects_from_clients_leave_them_sound() {
         Taste {
             boundless: true,
             effects: true,
+            scripts: false,
         },
         steps,
     );
-    eprintln!("trust: commands sent: {sent} (streams with effects)");
+    figure(&format!("commands sent: {sent} (streams with effects)"));
+}
+
+#[test]
+fn random_streams_beside_the_scripts_leave_them_sound() {
+    let steps = scale(4500, 100_000);
+    // Sessions that are taken over from the scripts' keys are not held to the limit.
+    let sent = run(
+        Taste {
+            boundless: true,
+            effects: false,
+            scripts: true,
+        },
+        steps,
+    );
+    figure(&format!(
+        "commands sent: {sent} (streams beside the scripts)"
+    ));
 }
 
 #[test]
@@ -649,6 +677,7 @@ fn a_server_that_has_done_all_of_it_shuts_down_in_order() {
     let taste = Taste {
         boundless: true,
         effects: true,
+        scripts: true,
     };
     let mut stream = Stream::on(Server::builder(), Rng::with_seed(seed), taste);
     for _ in 0..scale(500, 20_000) {
@@ -660,5 +689,8 @@ fn a_server_that_has_done_all_of_it_shuts_down_in_order() {
         stream.act();
     }
     stream.primary.shutdown();
-    eprintln!("trust: commands sent: {} (before a shutdown)", stream.sent);
+    figure(&format!(
+        "commands sent: {} (before a shutdown)",
+        stream.sent
+    ));
 }
