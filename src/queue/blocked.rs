@@ -174,7 +174,11 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             }
             let mut key = match PoolKey::read(ctx, key.get()) {
                 Ok(key) => key,
-                Err(error) => return ctx.reply_error(&error.to_string()),
+                Err(error) => {
+                    // Another type has come to the name, and nobody will be served there.
+                    leave_line(ctx, &name, &session, id);
+                    return ctx.reply_error(&error.to_string());
+                }
             };
             let now_ms = ctx.now_ms();
             let used = key.pool().used(now_ms) as i64;

@@ -2,6 +2,7 @@
 
 use crate::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
+use crate::waiters::Waiter;
 
 /// The highest number in the order of arrival that is accepted from elsewhere.
 const LAST_ARRIVAL: u64 = (1 << 62) - 1;
@@ -51,4 +52,23 @@ fn a_key_that_ends_while_the_timer_opens_it_takes_no_other_pools_turn() {
         total(&server, "seat_expired") == 1
     });
     second.expect("EXISTS pool", "0");
+}
+
+#[test]
+fn a_wait_that_ends_where_another_type_is_leaves_nobody_in_the_queue() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    // A limit of none lets nobody in, so the name is missing until another type takes it.
+    let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool a 0 BLOCK 0");
+    dialog.expect("SET pool x", "+OK");
+    dialog.expect(&format!("CLIENT UNBLOCK {} TIMEOUT", first.id()), "1");
+    first.hears("!WRONGTYPE Operation against a key holding the wrong kind of value");
+    dialog.expect("DEL pool", "1");
+    assert_eq!(dialog.queue("pool"), [""; 0]);
+    // Whoever comes next is the first, and so states the limit.
+    let second = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
+    assert_eq!(dialog.queue("pool"), ["b"]);
+    drop(second);
+    dialog.queue_becomes("pool", &[]);
+    dialog.one_seat_is_free("pool");
 }
