@@ -30,13 +30,17 @@ const AFTER_TYPE: usize = 10;
 /// The commands that a failure shows.
 const SHOWN: usize = 60;
 
-/// What was sent last, told if the test fails.
-struct History(VecDeque<String>);
+/// What was sent last, and what the pools looked like then, told if the test fails.
+#[derive(Default)]
+struct History {
+    commands: VecDeque<String>,
+    figures: String,
+}
 
 impl History {
     fn add(&mut self, client: &str, command: &[Vec<u8>]) {
-        if self.0.len() == SHOWN {
-            self.0.pop_front();
+        if self.commands.len() == SHOWN {
+            self.commands.pop_front();
         }
         let command: Vec<_> = command
             .iter()
@@ -49,7 +53,8 @@ impl History {
                 }
             })
             .collect();
-        self.0.push_back(format!("{client}: {}", command.join(" ")));
+        self.commands
+            .push_back(format!("{client}: {}", command.join(" ")));
     }
 }
 
@@ -57,7 +62,8 @@ impl Drop for History {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("the last commands:");
-            self.0.iter().for_each(|line| eprintln!("  {line}"));
+            self.commands.iter().for_each(|line| eprintln!("  {line}"));
+            eprintln!("{}", self.figures);
         }
     }
 }
@@ -115,7 +121,7 @@ impl Stream {
         }
         let primary = builder.module_args(&settings.join(" ")).start();
         Self {
-            history: History(VecDeque::new()),
+            history: History::default(),
             random,
             taste,
             clients: (0..CLIENTS).map(|_| primary.wire()).collect(),
@@ -422,7 +428,9 @@ impl Stream {
         eventually("INFO seat counts the tickets of all pools", || {
             readings = self.read_pools();
             let tickets: i64 = readings.iter().map(|reading| reading.waiting).sum();
-            self.primary.info("seat")["seat_tickets"] == tickets.to_string()
+            let counted = self.primary.info("seat")["seat_tickets"].clone();
+            self.history.figures = format!("{counted} tickets counted; {readings:?}");
+            counted == tickets.to_string()
         });
         if !self.taste.boundless {
             let highest = readings.iter().map(|reading| reading.used).max();
