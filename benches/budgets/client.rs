@@ -2,6 +2,7 @@
 //! clock runs and looked at afterwards.
 
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,54 @@ pub struct Client {
     filled: usize,
 }
 
+/// Many connections, which keep the server busy from one pipeline to the next.
+pub struct Crowd {
+    clients: Vec<Client>,
+}
+
+impl Crowd {
+    pub fn of(server: &Server, connections: usize) -> Crowd {
+        let clients = (0..connections).map(|_| Client::of(server)).collect();
+        Crowd { clients }
+    }
+
+    /// Sends all calls, a pipeline of `depth` on each connection and the next when that is answered, and returns the time for all.
+    pub fn send(&mut self, calls: &Calls, depth: usize) -> Duration {
+        let connections = self.clients.len();
+        // A client's replies stay in its buffer to be looked at afterwards.
+        let mut ends = vec![0; connections];
+        let mut replies: Vec<(usize, Range<usize>)> = Vec::with_capacity(calls.len());
+        for client in &mut self.clients {
+            client.filled = 0;
+        }
+        let start = Instant::now();
+        let starts: Vec<usize> = (0..calls.len()).step_by(depth).collect();
+        for turn in starts.chunks(connections) {
+            let mut counts = Vec::with_capacity(connections);
+            for (client, &from) in self.clients.iter_mut().zip(turn) {
+                let (bytes, count) = calls.slice(from, depth);
+                client.stream.write_all(bytes).expect("the server takes it");
+                counts.push(count);
+            }
+            for (number, count) in counts.into_iter().enumerate() {
+                for _ in 0..count {
+                    let mut reply = ends[number]..ends[number];
+                    for _ in 0..calls.replies_each {
+                        reply = reply.end..self.clients[number].read_reply(reply.end);
+                    }
+                    ends[number] = reply.end;
+                    replies.push((number, reply));
+                }
+            }
+        }
+        let elapsed = start.elapsed();
+        for (number, reply) in replies {
+            self.clients[number].check(calls, reply);
+        }
+        elapsed
+    }
+}
+
 /// What the client saw of some calls.
 pub struct Seen {
     pub elapsed: Duration,
@@ -105,16 +154,20 @@ impl Client {
             sent_at = now;
         }
         let elapsed = start.elapsed();
-        // A figure counts only if all calls did what was to be measured.
         for reply in replies {
-            let reply = String::from_utf8_lossy(&self.buffer[reply]);
-            let expected = calls.expected;
-            assert!(reply.contains(expected), "{reply:?} is not {expected:?}");
+            self.check(calls, reply);
         }
         Seen {
             elapsed,
             round_trips,
         }
+    }
+
+    /// A figure counts only if all calls did what was to be measured.
+    fn check(&self, calls: &Calls, reply: Range<usize>) {
+        let reply = String::from_utf8_lossy(&self.buffer[reply]);
+        let expected = calls.expected;
+        assert!(reply.contains(expected), "{reply:?} is not {expected:?}");
     }
 
     /// Waits until the reply that begins at `start` is there in full, and returns its end.

@@ -61,6 +61,12 @@ impl Lapse {
         self.millis(|round| round.pause)
     }
 
+    /// By how much the lapse's pause exceeds the one that the same client sees on this machine without: both include what
+    /// else takes the processor away.
+    pub fn added_pause_millis(&self) -> f64 {
+        self.millis(|round| round.pause.saturating_sub(round.quiet_pause))
+    }
+
     /// The pause of the round that was disturbed least.
     pub fn least_pause_millis(&self) -> f64 {
         let pauses = self.rounds.iter().map(|round| round.pause);

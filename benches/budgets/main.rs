@@ -56,7 +56,7 @@ pub struct Scale {
 const FULL: Scale = Scale {
     rounds: 25,
     single_calls: 1000,
-    pipelined_calls: 4000,
+    pipelined_calls: 8000,
     passes: 3,
     lapses: 7,
 };

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use redis::Script;
 
-use crate::client::{Calls, Client};
+use crate::client::{Calls, Client, Crowd};
 use crate::support::{Builder, Server};
 
 /// Calls in a pipeline where it is not the pipeline that is looked at.
@@ -330,6 +330,10 @@ impl Host {
 
     pub fn client(&self) -> Client {
         Client::of(&self.server)
+    }
+
+    pub fn crowd(&self, connections: usize) -> Crowd {
+        Crowd::of(&self.server, connections)
     }
 }
 

@@ -7,8 +7,9 @@ use crate::Scale;
 use crate::sides::{Host, Operation, POOL, Side, Work};
 use crate::statistics::{median, quantile_micros};
 
-/// Calls in a pipeline.
+/// Calls in a pipeline. One at a time come from one connection; pipelines from many, so that the server never waits for the next.
 pub const DEPTHS: [usize; 2] = [1, 16];
+pub const CONNECTIONS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Case {
@@ -65,7 +66,7 @@ impl Speed {
     fn round(&mut self, host: &Host, side: Side, aof: bool, scale: &Scale) {
         host.flush();
         let all = scale.single_calls + scale.pipelined_calls;
-        let mut client = host.client();
+        let (mut client, mut crowd) = (host.client(), host.crowd(CONNECTIONS));
         for operation in Operation::ALL {
             if !side.offers(operation) {
                 continue;
@@ -88,7 +89,12 @@ impl Speed {
                 };
                 let calls = host.calls(&work, sessions.iter().copied());
                 host.reset_stats();
-                let seen = client.send(&calls, depth);
+                let (elapsed, round_trips) = if depth == 1 {
+                    let seen = client.send(&calls, depth);
+                    (seen.elapsed, seen.round_trips)
+                } else {
+                    (crowd.send(&calls, depth), Vec::new())
+                };
                 let server_micros = host.server_micros(side.commands(operation));
                 let count = calls.len() as f64;
                 let case = Case {
@@ -99,12 +105,12 @@ impl Speed {
                 };
                 self.samples.entry(case).or_default().push(Sample {
                     server_micros: server_micros / count,
-                    calls_per_second: count / seen.elapsed.as_secs_f64(),
+                    calls_per_second: count / elapsed.as_secs_f64(),
                 });
                 self.round_trips
                     .entry(case)
                     .or_default()
-                    .extend(seen.round_trips);
+                    .extend(round_trips);
             }
         }
     }

@@ -407,7 +407,7 @@ mod tests {
         let scattered: Vec<_> = model
             .keys()
             .copied()
-            .filter(|(_, slot)| *slot as usize % LEAF != 0)
+            .filter(|(_, slot)| !(*slot as usize).is_multiple_of(LEAF))
             .collect();
         for (deadline_ms, slot) in scattered {
             assert!(deadlines.remove(deadline_ms, slot).is_some());
