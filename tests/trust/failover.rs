@@ -400,8 +400,8 @@ fn nor_does_it_let_in_those_who_wait_there() {
     let mut dialog = Dialog::with(&primary);
     asks_for_a_replica(&primary);
     dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 800",
-        r#"[1, "ACQUIRED", 1, 1, 800]"#,
+        "SEAT.ACQUIRE pool a 1 PX 4000",
+        r#"[1, "ACQUIRED", 1, 1, 4000]"#,
     );
     let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     primary.wait_for_offset(&replica);
