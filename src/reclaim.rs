@@ -176,13 +176,7 @@ pub(crate) fn with_module_context(body: impl FnOnce(Ctx<'_>)) {
 /// Asks the server for the events that a pool can move by, and those by which time itself moves.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
-    // SAFETY: the context is valid, and the callback has the right type.
-    let status = unsafe {
-        api!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_key_event))
-    };
-    if status != raw::Status::Ok as c_int {
-        return Err("cannot subscribe to keyspace events".into());
-    }
+    ctx.subscribe_to_events(classes as u32, Some(on_key_event))?;
     let module_context = ctx.detached();
     HINTS.with_borrow_mut(|hints| hints.module_context = module_context);
     let callbacks: [(u64, raw::RedisModuleEventCallback); 4] = [
@@ -196,7 +190,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     ];
     for (id, callback) in callbacks {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: as above.
+        // SAFETY: the context is valid, and the callback has the right type.
         let status =
             unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, callback) };
         if status != raw::Status::Ok as c_int {

@@ -4,7 +4,7 @@ use redis_module::raw;
 
 use super::{Call, Command, SINCE};
 use crate::error::Error;
-use crate::ffi::{Argument, Kind, Spec};
+use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
 use crate::scripts;
 
@@ -40,11 +40,7 @@ impl Command for Import {
 
         // What the settings would take over by themselves is left for the next command: this one grants nothing.
         let mut key = PoolKey::write(ctx, call.key()?)?;
-        for (source, kind) in [(sessions, Kind::Set), (metadata, Kind::Hash)] {
-            if ![Kind::Nothing, kind].contains(&ctx.kind_of(source)) {
-                return Err(Error::WrongType);
-            }
-        }
+        scripts::check_types(ctx, sessions, metadata)?;
         let imported = scripts::take_over(&mut key, sessions, metadata)?;
         ctx.reply_integer(imported as i64);
         Ok(())

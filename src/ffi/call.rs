@@ -150,7 +150,7 @@ impl Reply {
         })
     }
 
-    /// The replies within an array reply, by their strings: each element that is an array itself. Others are left out.
+    /// What follows `name` in an array reply of names and values: a string alone, or the strings of an array. Empty without it.
     pub(crate) fn array_after(&self, name: &[u8]) -> Vec<Vec<u8>> {
         // SAFETY: the reply is valid, and so are its elements for as long as it is.
         unsafe {

@@ -271,19 +271,7 @@ impl<'a> Ctx<'a> {
 
     /// Whether this node may serve the key at all: in a cluster its slot may be another's.
     pub(crate) fn may_serve(self, key: Str<'_>) -> bool {
-        if !self.is_in_cluster() {
-            return true;
-        }
-        // SAFETY: context and key are valid, the argument fits the format, and the reply is freed.
-        unsafe {
-            let (command, format) = (c"EXISTS".as_ptr(), c"s".as_ptr());
-            let reply = api!(RedisModule_Call)(self.as_ptr(), command, format, key.as_ptr());
-            if reply.is_null() {
-                return false;
-            }
-            api!(RedisModule_FreeCallReply)(reply);
-        }
-        true
+        !self.is_in_cluster() || self.call(c"EXISTS", &[key]).is_some()
     }
 
     /// Stops a timer that has not run yet.

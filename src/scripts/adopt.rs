@@ -65,6 +65,16 @@ fn adopt(key: &mut PoolKey<'_>, caller: Caller) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses a key that holds another type than the scripts keep there; it may be missing.
+pub(crate) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) -> Result<(), Error> {
+    for (key, kind) in [(sessions, Kind::Set), (metadata, Kind::Hash)] {
+        if ![Kind::Nothing, kind].contains(&ctx.kind_of(key)) {
+            return Err(Error::WrongType);
+        }
+    }
+    Ok(())
+}
+
 /// Takes over the sessions of a SET and the metadata of a HASH, deletes both, and returns how many sessions that were. A key that
 /// is not of its type is left alone. All or nothing: an error has changed nothing. O(n).
 pub(crate) fn take_over(
@@ -129,11 +139,7 @@ pub(crate) fn export_to(
     metadata: Str<'_>,
 ) -> Result<usize, Error> {
     let ctx = key.ctx;
-    for (destination, kind) in [(sessions, Kind::Set), (metadata, Kind::Hash)] {
-        if ![Kind::Nothing, kind].contains(&ctx.kind_of(destination)) {
-            return Err(Error::WrongType);
-        }
-    }
+    check_types(ctx, sessions, metadata)?;
     let now_ms = ctx.now_ms();
     let used = key.pool().used(now_ms);
     let write = |command, destination: Str<'_>, parts: &[OwnedStr]| {

@@ -196,7 +196,8 @@ unsafe extern "C" fn on_event(
     raw::Status::Ok as c_int
 }
 
-pub(super) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
+/// Two databases have changed places.
+pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
     if one == other {
         return;
     }
@@ -212,7 +213,8 @@ pub(super) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
     }
 }
 
-pub(super) fn flushed(database: c_int) {
+/// A database was emptied, or all of them if it is -1.
+pub(crate) fn flushed(database: c_int) {
     drop_later(STATE.with_borrow_mut(|state| {
         let all = state.pools.iter_mut();
         let meant = all.filter(|(other, _)| database == -1 || **other == database);

@@ -8,11 +8,9 @@ mod adopt;
 mod calls;
 mod keys;
 
-use std::ffi::c_int;
-
-pub(crate) use adopt::{Caller, export_to, open, take_over};
+pub(crate) use adopt::{Caller, check_types, export_to, open, take_over};
 pub(crate) use calls::{READERS, Sha, sha_of_hex};
-pub(crate) use keys::known;
+pub(crate) use keys::{databases_swapped, flushed, known};
 
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::reclaim;
@@ -73,16 +71,6 @@ fn same_slot(ctx: Ctx<'_>, one: Str<'_>, other: Str<'_>) -> bool {
         reply.and_then(|reply| reply.integer())
     };
     slot(one) == slot(other)
-}
-
-/// The databases have gone through a change that the hints must follow.
-pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
-    keys::databases_swapped(ctx, one, other);
-}
-
-/// A database was emptied, or all of them if it is -1.
-pub(crate) fn flushed(database: c_int) {
-    keys::flushed(database);
 }
 
 #[cfg(test)]
