@@ -209,7 +209,7 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
             return;
         }
         let may_grant = queue::blocked_clients() > 0;
-        if ctx.must_not_replicate() || (may_grant && server::lacks_replicas(ctx)) {
+        if ctx.must_not_replicate() || (may_grant && server::refuses_writes(ctx)) {
             let retry_ms = ctx.now_ms() + RETRY_MS;
             HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));
             return;

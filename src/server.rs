@@ -7,49 +7,82 @@ use redis_module::raw;
 
 use crate::ffi::{Ctx, OwnedStr, api};
 
-/// A field of INFO. The wrapper of the crate would keep a reference to the value for ever.
-fn field(ctx: Ctx<'_>, section: &CStr, field: &CStr) -> String {
-    // SAFETY: the context and the names are valid, and the value, if there is one, is a C string that lasts as long as the information.
-    unsafe {
-        let info = api!(RedisModule_GetServerInfo)(ctx.as_ptr(), section.as_ptr());
-        let value = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
-        let text = if value.is_null() {
-            String::new()
-        } else {
-            CStr::from_ptr(value).to_string_lossy().into_owned()
-        };
-        api!(RedisModule_FreeServerInfo)(ctx.as_ptr(), info);
-        text
+/// A section of INFO. The wrapper of the crate would keep a reference to each value for ever.
+struct Info<'a> {
+    ctx: Ctx<'a>,
+    raw: *mut raw::RedisModuleServerInfoData,
+}
+
+impl Info<'_> {
+    fn of<'a>(ctx: Ctx<'a>, section: &CStr) -> Info<'a> {
+        // SAFETY: the context and the name are valid; what is returned is freed by `drop`.
+        let raw = unsafe { api!(RedisModule_GetServerInfo)(ctx.as_ptr(), section.as_ptr()) };
+        Info { ctx, raw }
+    }
+
+    /// A field of the section, empty if it is not there.
+    fn field(&self, name: &CStr) -> String {
+        // SAFETY: the name is valid, and the value, if there is one, is a C string that lasts as long as the information.
+        unsafe {
+            let value = api!(RedisModule_ServerInfoGetFieldC)(self.raw, name.as_ptr());
+            if value.is_null() {
+                String::new()
+            } else {
+                CStr::from_ptr(value).to_string_lossy().into_owned()
+            }
+        }
+    }
+}
+
+impl Drop for Info<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the information was made in `of`, and no value of it is left.
+        unsafe { api!(RedisModule_FreeServerInfo)(self.ctx.as_ptr(), self.raw) };
     }
 }
 
 /// The server's version, as INFO states it.
 pub(crate) fn version(ctx: Ctx<'_>) -> String {
-    field(ctx, c"server", c"redis_version")
+    Info::of(ctx, c"server").field(c"redis_version")
 }
 
-/// Whether the server refuses its clients' writes because too few replicas follow it (`min-replicas-to-write`). It asks so before
-/// commands only; what the module grants by itself has to ask, too.
-pub(crate) fn lacks_replicas(ctx: Ctx<'_>) -> bool {
+/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS` or with `MISCONF`. It asks so before commands only;
+/// what the module grants by itself has to ask, too.
+pub(crate) fn refuses_writes(ctx: Ctx<'_>) -> bool {
+    lacks_replicas(ctx) || has_failed_to_save(ctx)
+}
+
+/// Whether too few replicas follow (`min-replicas-to-write`).
+fn lacks_replicas(ctx: Ctx<'_>) -> bool {
     // The field is there only where a number of replicas is asked for.
-    let following = field(ctx, c"replication", c"min_slaves_good_slaves");
+    let following = Info::of(ctx, c"replication").field(c"min_slaves_good_slaves");
     let Ok(following) = following.parse::<i64>() else {
         return false;
     };
-    let setting = [OwnedStr::new(b"GET"), OwnedStr::new(WANTED)];
-    let reply = ctx.call(c"CONFIG", &[setting[0].get(), setting[1].get()]);
-    let wanted = reply
-        .map(|reply| reply.array_after(WANTED))
-        .unwrap_or_default();
-    let wanted = wanted
-        .first()
-        .and_then(|wanted| std::str::from_utf8(wanted).ok());
-    let wanted = wanted.and_then(|wanted| wanted.parse::<i64>().ok());
+    let wanted = setting(ctx, b"min-replicas-to-write");
+    let wanted = wanted.and_then(|wanted| String::from_utf8(wanted).ok()?.parse::<i64>().ok());
     wanted.is_some_and(|wanted| following < wanted)
 }
 
-/// The setting that says how many replicas a primary must have to take writes.
-const WANTED: &[u8] = b"min-replicas-to-write";
+/// Whether the last snapshot failed and the server is set to mind that, or the last write to the AOF.
+fn has_failed_to_save(ctx: Ctx<'_>) -> bool {
+    let persistence = Info::of(ctx, c"persistence");
+    let has_failed = |field| persistence.field(field) == "err";
+    if persistence.field(c"aof_enabled") == "1" && has_failed(c"aof_last_write_status") {
+        return true;
+    }
+    let is = |name, value: &[u8]| setting(ctx, name).as_deref() == Some(value);
+    has_failed(c"rdb_last_bgsave_status")
+        && !is(b"stop-writes-on-bgsave-error", b"no")
+        && !is(b"save", b"")
+}
+
+/// The value of a setting of the server's, if `CONFIG` tells: whoever runs the server may have taken that away.
+fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
+    let (get, setting) = (OwnedStr::new(b"GET"), OwnedStr::new(name));
+    let reply = ctx.call(c"CONFIG", &[get.get(), setting.get()])?;
+    reply.array_after(name).into_iter().next()
+}
 
 /// The server's version as one number, two digits each.
 static VERSION: LazyLock<c_int> = LazyLock::new(|| {
@@ -70,7 +103,7 @@ pub(crate) fn mistakes_the_passed_over() -> bool {
 
 /// Warns of a set-up in which the pool cannot keep what it promises.
 pub(crate) fn warn(ctx: Ctx<'_>) {
-    let policy = field(ctx, c"memory", c"maxmemory_policy");
+    let policy = Info::of(ctx, c"memory").field(c"maxmemory_policy");
     if policy.starts_with("allkeys") {
         ctx.log_warning(&format!(
             "maxmemory-policy {policy} may evict a pool with all its sessions, whose seats are then granted again; use noeviction"

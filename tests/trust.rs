@@ -5,6 +5,7 @@
 
 mod cluster;
 mod crash;
+mod disk;
 mod eviction;
 mod failover;
 mod found;
