@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::LazyLock;
 
 use redis_module::raw;
-use seat_pool::{Beat, Effect, Freed, Grant, Line, Pool};
+use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Pool};
 
 use crate::effects;
 use crate::error::Error;
@@ -138,14 +138,17 @@ impl<'a> PoolKey<'a> {
         stats::GRANTED.add();
     }
 
-    /// Carries out an effect, here and on whoever follows, and returns whether it met what it changes. A grant creates a missing
-    /// pool; the end of the last session removes the key.
-    pub(crate) fn commit(&mut self, effect: &Effect<'_>) -> bool {
-        if !self.apply(effect) {
-            return false;
+    /// Carries out an effect, here and on whoever follows. A grant creates a missing pool; the end of the last session removes the
+    /// key.
+    pub(crate) fn commit(&mut self, effect: &Effect<'_>) {
+        match self.apply(effect) {
+            Applied::Missed => return,
+            Applied::Done => {}
+            Applied::Replaced => {
+                stats::EXPIRED.add();
+            }
         }
         effects::replicate(self.ctx, self.name, effect, self.args);
-        true
     }
 
     /// Removes the pool with all that is in it, here and on whoever follows.
@@ -159,18 +162,19 @@ impl<'a> PoolKey<'a> {
         }
     }
 
-    /// As [`PoolKey::commit`], for an effect that came from a primary or an AOF and is sent on as it came.
+    /// As [`PoolKey::commit`], for an effect that came from a primary or an AOF and is sent on as it came. Returns whether it met what
+    /// it changes.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
-        if !self.apply(effect) {
+        if self.apply(effect) == Applied::Missed {
             return false;
         }
         self.ctx.replicate_verbatim();
         true
     }
 
-    fn apply(&mut self, effect: &Effect<'_>) -> bool {
+    fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         let Some(handle) = self.handle else {
-            return false;
+            return Applied::Missed;
         };
         let pool = match (self.pool, effect) {
             (Some(pool), _) => pool,
@@ -178,23 +182,22 @@ impl<'a> PoolKey<'a> {
                 self.create(handle, grant.seats)
             }
             (None, Effect::Join(join)) => self.create(handle, join.seats),
-            (None, _) => return false,
+            (None, _) => return Applied::Missed,
         };
         // SAFETY: the open key keeps its pool alive, and `&mut self` makes this the only reference.
         let pool = unsafe { &mut *pool.as_ptr() };
-        if matches!(effect, Effect::Grant(grant) | Effect::Import(grant) if pool.contains(grant.session))
-        {
-            // A grant to a session whose own lease had lapsed takes that seat back first.
-            self.events.add(Events::EXPIRED);
-        }
         let event = match effect {
             // Only the first call of a poller is told; those that follow keep its place.
             Effect::Join(join) if pool.has_ticket(join.session) => Events::default(),
             _ => Events::of(effect),
         };
         let tickets = pool.tickets() as i64;
-        if !pool.apply(effect) {
-            return false;
+        let applied = pool.apply(effect);
+        match applied {
+            Applied::Missed => return applied,
+            Applied::Done => {}
+            // A grant to a session whose own lease had lapsed takes that seat back first.
+            Applied::Replaced => self.events.add(Events::EXPIRED),
         }
         stats::add_tickets(pool.tickets() as i64 - tickets);
         self.events.add(event);
@@ -213,7 +216,7 @@ impl<'a> PoolKey<'a> {
             Effect::Leave { .. } | Effect::Seats(_) => {}
         }
         self.ctx.signal_modified(self.name);
-        true
+        applied
     }
 
     fn create(&mut self, handle: NonNull<raw::RedisModuleKey>, seats: i64) -> NonNull<Pool> {

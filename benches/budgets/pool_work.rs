@@ -1,6 +1,6 @@
 //! What the commands ask of the pool, without a server around it.
 
-use seat_pool::{Acquire, Effect, Freed, Heartbeat, Lease, Line, Metadata, Pool};
+use seat_pool::{Acquire, Applied, Effect, Freed, Heartbeat, Lease, Line, Metadata, Pool};
 
 /// The moment at which everything happens, in milliseconds of unix time.
 pub const NOW_MS: i64 = 1_795_959_394_000;
@@ -68,12 +68,13 @@ pub fn heartbeat(pool: &mut Pool, id: &str) {
     let Heartbeat::Beat(beat) = pool.heartbeat(NOW_MS + 1, id.as_bytes(), None) else {
         panic!("the session is active")
     };
-    assert!(pool.apply(&Effect::Beat(beat)));
+    assert_eq!(pool.apply(&Effect::Beat(beat)), Applied::Done);
 }
 
 pub fn release(pool: &mut Pool, id: &str) {
     assert!(pool.get(NOW_MS, id.as_bytes()).is_some());
-    assert!(pool.apply(&Effect::freeing(id.as_bytes(), Freed::Released)));
+    let freed = pool.apply(&Effect::freeing(id.as_bytes(), Freed::Released));
+    assert_eq!(freed, Applied::Done);
 }
 
 /// Takes back one batch of lapsed sessions, as the timer does.

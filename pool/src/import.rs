@@ -83,14 +83,14 @@ impl<'a> Import<'a> {
 mod tests {
     use super::{Import, ImportError};
     use crate::metadata::MetadataError;
-    use crate::{Effect, Freed, Lease, MAX_SESSION_BYTES, Metadata, Pool};
+    use crate::{Applied, Effect, Freed, Lease, MAX_SESSION_BYTES, Metadata, Pool};
 
     const NOW_MS: i64 = 1_800_000_000_500;
 
     fn import(pool: &mut Pool, session: &[u8], json: Option<&str>) -> bool {
         let import = Import::read(session, json.map(str::as_bytes)).expect("it can be imported");
         let effect = import.effect(pool, NOW_MS, 5);
-        effect.is_some_and(|effect| pool.apply(&effect))
+        effect.is_some_and(|effect| pool.apply(&effect) != Applied::Missed)
     }
 
     fn json_of(pool: &Pool, session: &[u8]) -> Option<String> {
@@ -156,7 +156,7 @@ mod tests {
         let import = Import::read(b"s", Some(br#"{"acquired_at":7}"#)).unwrap();
         assert_eq!(import.effect(&pool, NOW_MS + 9, 5), None);
         let effect = import.effect(&pool, NOW_MS + 10, 5).expect("it is gone");
-        assert!(pool.apply(&effect));
+        assert_eq!(pool.apply(&effect), Applied::Replaced);
         assert_eq!(pool.len(), 1);
         assert_eq!(
             json_of(&pool, b"s").as_deref(),

@@ -31,7 +31,7 @@ pub use import::{Import, ImportError};
 pub use memory::calibrate as calibrate_memory;
 pub use metadata::{MAX_NESTING, Metadata, MetadataError, Stored};
 pub use places::Place;
-pub use pool::{Acquire, Heartbeat, Pool, Waiting};
+pub use pool::{Acquire, Applied, Heartbeat, Pool, Waiting};
 pub use queue::{Line, Ticket};
 pub use schedule::Schedule;
 pub use session::Session;

@@ -62,7 +62,9 @@ impl<T> Places<T> {
             arrival,
             waiting,
         });
-        self.sessions.insert(session, slot);
+        let places = &self.places;
+        self.sessions
+            .put(session, slot, |slot| session_in(places, slot));
         self.arrivals.insert(Entry {
             deadline_ms: arrival as i64,
             slot,

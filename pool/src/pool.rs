@@ -42,6 +42,17 @@ pub enum Acquire {
     Vacant,
 }
 
+/// What applying an effect came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// Nothing: there is no row or ticket of the session whose row or ticket it changes.
+    Missed,
+    /// What it says is so now.
+    Done,
+    /// The same, and a grant has taken the place of its session's row from before, whose lease had lapsed.
+    Replaced,
+}
+
 /// Somebody in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting<'a> {
@@ -427,14 +438,11 @@ impl Pool {
             .map(Session::id)
     }
 
-    /// Carries out an effect and returns whether it met what it changes: those of a session need its row or ticket, lapsed or not,
-    /// unless they give it one, and do nothing without. O(1), with leases or tickets O(log n).
-    pub fn apply(&mut self, effect: &Effect<'_>) -> bool {
-        match effect {
-            Effect::Grant(grant) | Effect::Import(grant) => {
-                self.grant(grant);
-                true
-            }
+    /// Carries out an effect. Those of a session need its row or ticket, lapsed or not, unless they give it one, and do nothing
+    /// without. O(1), with leases or tickets O(log n).
+    pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
+        let met = match effect {
+            Effect::Grant(grant) | Effect::Import(grant) => return self.grant(grant),
             Effect::Beat(beat) => self.with_row(beat.session, |session| {
                 session.beat(beat.last_heartbeat, beat.heartbeat_count);
                 beat.lease
@@ -452,7 +460,8 @@ impl Pool {
                 self.seats = *seats;
                 true
             }
-        }
+        };
+        if met { Applied::Done } else { Applied::Missed }
     }
 
     fn leave(&mut self, session: &[u8]) -> bool {
@@ -466,17 +475,26 @@ impl Pool {
         left
     }
 
-    fn grant(&mut self, grant: &Grant<'_>) {
-        self.free(grant.session);
+    fn grant(&mut self, grant: &Grant<'_>) -> Applied {
         self.leave(grant.session);
         self.seats = grant.seats;
         let session = Session::new(grant);
         self.payload_bytes += session.payload_bytes();
         self.bare += usize::from(session.metadata().is_none());
         let slot = self.sessions.insert(session);
-        self.index.insert(grant.session, slot);
+        let sessions = &self.sessions;
+        let replaced = self
+            .index
+            .put(grant.session, slot, |slot| id_in(sessions, slot));
+        if let Some(replaced) = replaced {
+            self.remove_row(replaced);
+        }
         if let Some(lease) = grant.lease {
             self.deadlines.insert(entry(slot, lease));
+        }
+        match replaced {
+            Some(_) => Applied::Replaced,
+            None => Applied::Done,
         }
     }
 
@@ -509,6 +527,11 @@ impl Pool {
         let Some(slot) = self.index.remove(session, |slot| id_in(sessions, slot)) else {
             return false;
         };
+        self.remove_row(slot);
+        true
+    }
+
+    fn remove_row(&mut self, slot: u32) {
         if let Some(row) = self.sessions.remove(slot) {
             self.payload_bytes -= row.payload_bytes();
             self.bare -= usize::from(row.metadata().is_none());
@@ -516,7 +539,6 @@ impl Pool {
                 self.deadlines.remove(deadline_ms, slot);
             }
         }
-        true
     }
 
     fn slot_of(&self, session: &[u8]) -> Option<u32> {

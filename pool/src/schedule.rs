@@ -31,7 +31,8 @@ impl Schedule {
         let slot = match self.index.find(name, |slot| name_in(names, slot)) {
             None => {
                 let slot = self.names.insert((name.into(), at_ms));
-                self.index.insert(name, slot);
+                let names = &self.names;
+                self.index.put(name, slot, |slot| name_in(names, slot));
                 slot
             }
             Some(slot) => match self.names.get_mut(slot) {

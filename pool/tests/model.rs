@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use seat_pool::{Acquire, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Pool};
+use seat_pool::{
+    Acquire, Applied, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Pool,
+};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -111,6 +113,15 @@ fn id_bytes(id: u8) -> Vec<u8> {
     [id, 0, 0xff, b'\n'].repeat(usize::from(id) + 1)
 }
 
+/// What changing a row comes to, where there is one or not.
+fn changing(is_there: bool) -> Applied {
+    if is_there {
+        Applied::Done
+    } else {
+        Applied::Missed
+    }
+}
+
 impl World {
     fn new() -> World {
         World {
@@ -122,10 +133,20 @@ impl World {
         }
     }
 
-    fn commit(&mut self, effect: Effect<'_>) -> bool {
-        let met = self.pool.apply(&effect);
-        assert_eq!(self.follower.apply(&effect), met);
-        met
+    fn commit(&mut self, effect: Effect<'_>) -> Applied {
+        let applied = self.pool.apply(&effect);
+        assert_eq!(self.follower.apply(&effect), applied);
+        applied
+    }
+
+    /// Gives a session a row, in the place of its lapsed one if it has such.
+    fn commit_row(&mut self, effect: Effect<'_>, id: Vec<u8>, row: Row) {
+        let applied = self.commit(effect);
+        let expected = match self.rows.insert(id, row) {
+            Some(_) => Applied::Replaced,
+            None => Applied::Done,
+        };
+        assert_eq!(applied, expected);
     }
 
     fn used(&self) -> usize {
@@ -164,11 +185,6 @@ impl World {
                 }
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
                 let parsed = Metadata::parse(metadata.as_bytes(), 1000).unwrap();
-                self.commit(Effect::granting(now_ms, &id, seats, &parsed, lease));
-                assert!(
-                    (self.pool.used(now_ms) as i64) <= seats,
-                    "granted above the limit"
-                );
                 self.seats = seats;
                 let seconds = now_ms / 1000;
                 let count = parsed.heartbeat_count;
@@ -179,7 +195,12 @@ impl World {
                     count,
                     lease,
                 };
-                self.rows.insert(id, row);
+                let grant = Effect::granting(now_ms, &id, seats, &parsed, lease);
+                self.commit_row(grant, id.clone(), row);
+                assert!(
+                    (self.pool.used(now_ms) as i64) <= seats,
+                    "granted above the limit"
+                );
             }
             Step::Heartbeat { id, lease_ms } => {
                 let id = id_bytes(id);
@@ -204,25 +225,25 @@ impl World {
                 });
                 row.lease = lease.or(own);
                 assert_eq!(Some(beat.heartbeat_count), row.count);
-                assert!(self.commit(Effect::Beat(beat)));
+                assert_eq!(self.commit(Effect::Beat(beat)), Applied::Done);
                 self.rows.insert(id, row);
             }
             Step::Renew { id, lease_ms } => {
                 let id = id_bytes(id);
                 let lease = Lease::starting(now_ms, lease_ms).unwrap();
-                let met = self.commit(Effect::Renew {
+                let applied = self.commit(Effect::Renew {
                     session: &id,
                     lease,
                 });
-                assert_eq!(met, self.rows.contains_key(&id));
+                assert_eq!(applied, changing(self.rows.contains_key(&id)));
                 if let Some(row) = self.rows.get_mut(&id) {
                     row.lease = Some(lease);
                 }
             }
             Step::Free { id, why } => {
                 let id = id_bytes(id);
-                let met = self.commit(Effect::freeing(&id, why));
-                assert_eq!(met, self.rows.remove(&id).is_some());
+                let applied = self.commit(Effect::freeing(&id, why));
+                assert_eq!(applied, changing(self.rows.remove(&id).is_some()));
             }
             Step::Import { id, json } => {
                 let id = id_bytes(id);
@@ -239,8 +260,7 @@ impl World {
                     count: known["heartbeat_count"].as_i64(),
                     lease: None,
                 };
-                self.commit(effect);
-                self.rows.insert(id, row);
+                self.commit_row(effect, id.clone(), row);
             }
             Step::ClockMoves { by_ms } => self.now_ms += by_ms,
             Step::Reclaim { limit } => {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use seat_pool::{Acquire, Decoder, Effect, Freed, Lease, Line, Metadata, Pool, Ticket};
+use seat_pool::{Acquire, Applied, Decoder, Effect, Freed, Lease, Line, Metadata, Pool, Ticket};
 
 /// Sessions, few enough to meet often.
 const IDS: usize = 8;
@@ -343,23 +343,22 @@ struct Name {
 }
 
 impl Name {
-    fn commit(&mut self, effect: &Effect<'_>) -> bool {
+    fn commit(&mut self, effect: &Effect<'_>) {
         if self.pool.is_none() {
             let (Effect::Grant(_) | Effect::Join(_)) = effect else {
-                return false;
+                return;
             };
             self.pool = Some(Pool::new(0));
             self.follower = Some(Pool::new(0));
         }
-        let met = self.pool.as_mut().unwrap().apply(effect);
-        assert_eq!(self.follower.as_mut().unwrap().apply(effect), met);
-        if met {
+        let applied = self.pool.as_mut().unwrap().apply(effect);
+        assert_eq!(self.follower.as_mut().unwrap().apply(effect), applied);
+        if applied != Applied::Missed {
             self.model.apply(effect);
         }
         if let Effect::Grant(_) | Effect::Renew { .. } | Effect::Free { .. } = effect {
             self.unconfirmed.remove(&id_of(session_of(effect)));
         }
-        met
     }
 
     /// The pool, or an empty one.

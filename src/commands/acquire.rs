@@ -146,10 +146,6 @@ impl<'a> Attempt<'a> {
         let metadata = self.metadata()?;
         self.refuse_when_out_of_memory()?;
         let (session, seats, lease) = (self.session, self.seats, self.lease);
-        if key.pool().contains(session) {
-            // The session's own lease has lapsed and not been reclaimed yet; the grant takes the place of its row.
-            stats::EXPIRED.add();
-        }
         let had_ticket = key.pool().ticket(self.now_ms, session).is_some();
         let was_blocked = key.dismiss(session);
         key.commit(&Effect::granting(

@@ -454,9 +454,10 @@ impl<'a> Args<'a> {
     /// No arguments, for what no command has caused.
     pub(crate) const NONE: Args<'a> = Args { argv: &[] };
 
-    /// The argument whose own bytes these are, if it is one: not such as are only equal.
+    /// The argument behind the key whose own bytes these are, if it is one: not such as are only equal.
     pub(crate) fn holding(self, bytes: &[u8]) -> Option<Str<'a>> {
         self.iter()
+            .skip(2)
             .find(|argument| std::ptr::eq(argument.bytes(), bytes))
     }
 

@@ -1,6 +1,6 @@
 //! What the tests of the encoding share: reading a pool, and using it so that an unsound one shows.
 
-use seat_pool::{Acquire, DecodeError, Decoder, Effect, Line, Pool};
+use seat_pool::{Acquire, Applied, DecodeError, Decoder, Effect, Freed, Line, Pool};
 
 /// A moment at which some of the tests' tickets are lost.
 pub const JOINED_MS: i64 = 1_700_000_000_000;
@@ -42,13 +42,15 @@ pub fn exercise(pool: &Pool) {
         .map(|ticket| ticket.session().to_vec())
         .collect();
     for session in waiting {
-        assert!(emptied.apply(&Effect::Leave { session: &session }));
+        let left = emptied.apply(&Effect::Leave { session: &session });
+        assert_eq!(left, Applied::Done);
         assert!(!emptied.has_ticket(&session));
     }
     assert_eq!(emptied.tickets(), 0);
     let ids: Vec<_> = pool.iter().map(|session| session.id().to_vec()).collect();
     for id in ids {
-        assert!(emptied.apply(&Effect::freeing(&id, seat_pool::Freed::Expired)));
+        let freed = emptied.apply(&Effect::freeing(&id, Freed::Expired));
+        assert_eq!(freed, Applied::Done);
     }
     assert!(emptied.is_empty());
 }
