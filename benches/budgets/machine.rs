@@ -1,8 +1,10 @@
 //! The machine that the figures are of, and where on it server and client run.
 
 use std::fs;
+use std::hint::black_box;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use core_affinity::CoreId;
 
@@ -50,12 +52,43 @@ pub fn describe(host: &Host) -> Vec<(&'static str, String)> {
             "server",
             format!("Redis {major}.{minor}.{patch}, {allocator}"),
         ),
+        (
+            "a fetch from memory",
+            format!(
+                "{:.0} ns, in a walk at random through {WALKED_MB} MB",
+                fetch_nanos()
+            ),
+        ),
         ("compiler", stated_by("rustc", &["--version"])),
         ("commit", commit()),
         ("date", stated_by("date", &["-u", "+%F"])),
         ("other load at the start", load()),
         ("server and client", format!("unix socket, {pinned}")),
     ]
+}
+
+/// As much as a pool of a million sessions takes, about.
+const WALKED_MB: usize = 256;
+
+/// How long the processor waits for what no cache holds and nothing foresees, each time for the place of the next.
+fn fetch_nanos() -> f64 {
+    #[derive(Clone)]
+    #[repr(align(64))]
+    struct Line {
+        next: usize,
+    }
+
+    let mut order: Vec<usize> = (0..WALKED_MB * (1 << 20) / size_of::<Line>()).collect();
+    fastrand::shuffle(&mut order);
+    let mut lines = vec![Line { next: 0 }; order.len()];
+    for (&from, &to) in order.iter().zip(order.iter().cycle().skip(1)) {
+        lines[from].next = to;
+    }
+    let start = Instant::now();
+    let last = (0..order.len()).fold(0, |at, _| lines[at].next);
+    let elapsed = start.elapsed();
+    black_box(last);
+    elapsed.as_nanos() as f64 / order.len() as f64
 }
 
 /// What a program prints.

@@ -154,7 +154,7 @@ impl Index {
         self.segments[number].insert_unique(within_segment(entry.hash), entry, rehash);
     }
 
-    /// The bytes that the index takes. O(n / 256).
+    /// The bytes that the index takes. O(n / 2048).
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables = self.segments.iter().map(HashTable::allocation_size);
         tables.map(allocated).sum::<usize>()
