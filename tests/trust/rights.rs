@@ -2,6 +2,7 @@
 
 use crate::dialog::{Dialog, total};
 use crate::support::Server;
+use crate::value::corrupt::{CHECKSUM, signed};
 use crate::waiters::Waiter;
 
 fn user(admin: &mut Dialog, rights: &str) {
@@ -202,4 +203,45 @@ fn what_is_refused_is_in_the_acl_log_with_the_command_and_the_key() {
     let log = admin.ask("ACL LOG");
     assert!(log.contains("\"seat.revoke\""), "{log}");
     assert!(log.contains("\"pool\""), "{log}");
+}
+
+#[test]
+fn the_log_holds_no_metadata_however_they_came_and_were_refused() {
+    let mut server = Server::builder()
+        .config("loglevel debug")
+        .module_args("allow-effects yes script-keys yes")
+        .recording()
+        .start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 9, r#"{"token":"s3cret"}"#);
+    for refused in [
+        r#"SEAT.ACQUIRE pool b 9 {"token":"s3cret""#,
+        r#"SEAT.ACQUIRE pool b 9 {"heartbeat_count":"s3cret"}"#,
+        r#"SEAT.EFFECT pool GRANT b 9 "1 1 - 0 0" {"s3cret"}"#,
+        r#"SEAT.EFFECT pool BEAT nobody "1 1 0 0" s3cret"#,
+        "SEAT.HEARTBEAT pool a {} s3cret",
+    ] {
+        let reply = dialog.ask(refused);
+        assert!(reply.starts_with("!ERR "), "{refused}: {reply}");
+    }
+    // One that cannot be taken over from the scripts' keys.
+    dialog.expect("SADD license:pool:active_sessions c", "1");
+    dialog.expect("HSET license:pool:session_metadata c s3cret", "1");
+    let reply = dialog.ask("SEAT.ACQUIRE pool d 9");
+    assert!(reply.starts_with("!ERR "), "{reply}");
+    dialog.expect("DEL license:pool:active_sessions", "1");
+    // A payload that is no pool.
+    dialog.expect("CONFIG SET rdbcompression no", "+OK");
+    let payload = dialog.bytes(&["DUMP", "pool"]);
+    let text = payload.windows(6).position(|bytes| bytes == b"s3cret");
+    let mut spoilt = payload[..payload.len() - CHECKSUM].to_vec();
+    spoilt[text.expect("the text is in the payload") + 6] = b'}';
+    let reply = dialog.ask_args(&[b"RESTORE", b"bad".as_slice(), b"0", &signed(spoilt)]);
+    assert!(reply.starts_with("!ERR "), "{reply}");
+    dialog.expect("DEBUG RELOAD", "+OK");
+    server.restart();
+    assert_eq!(Dialog::with(&server).sessions("pool"), ["a"]);
+    let log = server.log();
+    assert!(log.contains("not a seat-pool"), "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
 }
