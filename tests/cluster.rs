@@ -137,6 +137,17 @@ fn a_lapse_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
     assert_eq!(total(&server, "seat_granted"), granted);
 }
 
+/// Has the pool's slot be on its way from one node to the other, and returns its number.
+#[track_caller]
+fn begins_to_move(here: &Server, there: &Server) -> i64 {
+    let (mut dialog, mut other) = (Dialog::with(here), Dialog::with(there));
+    let slot = slot(&mut dialog);
+    let (from, to) = (id_of(here), id_of(there));
+    other.expect(&format!("CLUSTER SETSLOT {slot} IMPORTING {from}"), "+OK");
+    dialog.expect(&format!("CLUSTER SETSLOT {slot} MIGRATING {to}"), "+OK");
+    slot
+}
+
 #[test]
 fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went() {
     let (here, there) = two_nodes();
@@ -146,16 +157,7 @@ fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went
         .map(|session| Waiter::of(&here, &format!("SEAT.ACQUIRE pool {session} 1 BLOCK 0")))
         .into();
     let mut poll = Waiter::of(&here, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
-    let slot = slot(&mut dialog);
-    let (here_id, there_id) = (id_of(&here), id_of(&there));
-    other.expect(
-        &format!("CLUSTER SETSLOT {slot} IMPORTING {here_id}"),
-        "+OK",
-    );
-    dialog.expect(
-        &format!("CLUSTER SETSLOT {slot} MIGRATING {there_id}"),
-        "+OK",
-    );
+    let slot = begins_to_move(&here, &there);
     dialog.expect(
         &format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port()),
         "+OK",
@@ -164,8 +166,14 @@ fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went
         is_sent_away(waiter);
     }
     assert_eq!(total(&here, "seat_granted"), 0);
-    other.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
-    dialog.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    other.expect(
+        &format!("CLUSTER SETSLOT {slot} NODE {}", id_of(&there)),
+        "+OK",
+    );
+    dialog.expect(
+        &format!("CLUSTER SETSLOT {slot} NODE {}", id_of(&there)),
+        "+OK",
+    );
     assert_eq!(other.sessions("pool"), ["a"]);
     assert_eq!(other.queue("pool"), ["d"]);
     let reply = dialog.ask("SEAT.COUNT pool");
@@ -186,16 +194,7 @@ fn a_wait_that_ends_as_its_pool_leaves_is_no_denial() {
     let (here, there) = two_nodes();
     let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
     dialog.acquire("pool", "a", 1, "{}");
-    let slot = slot(&mut dialog);
-    let (here_id, there_id) = (id_of(&here), id_of(&there));
-    other.expect(
-        &format!("CLUSTER SETSLOT {slot} IMPORTING {here_id}"),
-        "+OK",
-    );
-    dialog.expect(
-        &format!("CLUSTER SETSLOT {slot} MIGRATING {there_id}"),
-        "+OK",
-    );
+    let slot = begins_to_move(&here, &there);
     let mut both = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 500");
     let mut blocked = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 BLOCK 500");
     // When the server looks at the clock again, the time is over and the pool is gone.
@@ -206,7 +205,10 @@ fn a_wait_that_ends_as_its_pool_leaves_is_no_denial() {
     is_sent_away(&mut both);
     is_sent_away(&mut blocked);
     assert_eq!(total(&here, "seat_blocked_clients"), 0);
-    other.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    other.expect(
+        &format!("CLUSTER SETSLOT {slot} NODE {}", id_of(&there)),
+        "+OK",
+    );
     assert_eq!(other.queue("pool"), ["b"]);
 }
 
@@ -218,16 +220,7 @@ fn a_seat_that_migrates_before_it_is_taken_back_lets_nobody_in_on_the_node_it_le
     dialog.acquire("pool", "a", 1, "{}");
     let first = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let mut second = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 BLOCK 0");
-    let slot = slot(&mut dialog);
-    let (here_id, there_id) = (id_of(&here), id_of(&there));
-    other.expect(
-        &format!("CLUSTER SETSLOT {slot} IMPORTING {here_id}"),
-        "+OK",
-    );
-    dialog.expect(
-        &format!("CLUSTER SETSLOT {slot} MIGRATING {there_id}"),
-        "+OK",
-    );
+    let slot = begins_to_move(&here, &there);
     let replies = dialog.transaction(&[
         &format!("CLIENT KILL ID {}", first.id()),
         "SEAT.RELEASE pool a",
@@ -241,7 +234,10 @@ fn a_seat_that_migrates_before_it_is_taken_back_lets_nobody_in_on_the_node_it_le
     // `b` alone was granted here; where the pool went it holds the seat as after any lost reply.
     assert_eq!(total(&here, "seat_granted"), 1);
     assert_eq!(dialog.number(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), 0);
-    other.expect(&format!("CLUSTER SETSLOT {slot} NODE {there_id}"), "+OK");
+    other.expect(
+        &format!("CLUSTER SETSLOT {slot} NODE {}", id_of(&there)),
+        "+OK",
+    );
     assert_eq!(other.sessions("pool"), ["b"]);
 }
 

@@ -19,6 +19,23 @@ impl Dialog {
         Self(server.wire().resp3())
     }
 
+    /// As the user `worker`, made anew with these rights.
+    #[track_caller]
+    pub fn as_worker(server: &Server, rights: &str) -> Self {
+        let make = format!("ACL SETUSER worker reset on nopass {rights}");
+        Self::with(server).expect(&make, "+OK");
+        let mut dialog = Self::with(server);
+        dialog.expect("AUTH worker x", "+OK");
+        dialog
+    }
+
+    /// The command must be refused for want of a right.
+    #[track_caller]
+    pub fn forbidden(&mut self, command: &str) {
+        let reply = self.ask(command);
+        assert!(reply.starts_with("!NOPERM "), "{command}: {reply}");
+    }
+
     /// Sends a command whose arguments are separated by single spaces, and returns the reply.
     #[track_caller]
     pub fn ask(&mut self, command: &str) -> String {

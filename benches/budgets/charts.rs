@@ -33,11 +33,7 @@ pub fn bars(
 ) -> Drawn {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let highest = series
-        .iter()
-        .flat_map(|series| &series.values)
-        .flatten()
-        .fold(0.0_f64, |highest, &value| highest.max(value));
+    let highest = highest_of(series);
     let mut chart = ChartBuilder::on(&root)
         .caption(title, ("sans-serif", 17))
         .margin(12)
@@ -92,15 +88,16 @@ pub fn bars(
     Ok(())
 }
 
+fn highest_of(series: &[Series<'_>]) -> f64 {
+    let values = series.iter().flat_map(|series| &series.values).flatten();
+    values.fold(0.0_f64, |highest, &value| highest.max(value))
+}
+
 /// Lines over pool sizes, which stand at equal distances.
 pub fn lines(path: &Path, title: &str, sizes: &[u64], series: &[Series<'_>]) -> Drawn {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
-    let highest = series
-        .iter()
-        .flat_map(|series| &series.values)
-        .flatten()
-        .fold(0.0_f64, |highest, &value| highest.max(value));
+    let highest = highest_of(series);
     let (first, last) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
     let mut chart = ChartBuilder::on(&root)
         .caption(title, ("sans-serif", 17))

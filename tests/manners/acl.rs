@@ -12,38 +12,21 @@ fn prepared() -> (Server, Dialog) {
     (server, dialog)
 }
 
-/// A connection of a new user with these rights.
-fn user(server: &Server, admin: &mut Dialog, rights: &str) -> Dialog {
-    admin.expect(
-        &format!("ACL SETUSER worker reset on nopass {rights}"),
-        "+OK",
-    );
-    let mut dialog = Dialog::with(server);
-    dialog.expect("AUTH worker x", "+OK");
-    dialog
-}
-
 #[track_caller]
 fn allowed(dialog: &mut Dialog, command: &str) {
     let reply = dialog.ask(command);
     assert!(!reply.starts_with('!'), "{command}: {reply}");
 }
 
-#[track_caller]
-fn forbidden(dialog: &mut Dialog, command: &str) {
-    let reply = dialog.ask(command);
-    assert!(reply.starts_with("!NOPERM "), "{command}: {reply}");
-}
-
 #[test]
 fn a_key_pattern_covers_every_command() {
-    let (server, mut admin) = prepared();
+    let (server, _) = prepared();
     let digest = server.digest();
-    let mut outsider = user(&server, &mut admin, "~other:* +@all");
+    let mut outsider = Dialog::as_worker(&server, "~other:* +@all");
     for command in READING.iter().chain(&WRITING) {
-        forbidden(&mut outsider, command);
+        outsider.forbidden(command);
     }
-    forbidden(&mut outsider, "SEAT.EFFECT pool FREE released a");
+    outsider.forbidden("SEAT.EFFECT pool FREE released a");
     assert_eq!(server.digest(), digest);
     for command in READING.iter().chain(&WRITING) {
         allowed(&mut outsider, &command.replace(" pool", " other:pool"));
@@ -52,15 +35,15 @@ fn a_key_pattern_covers_every_command() {
 
 #[test]
 fn each_command_is_a_right_of_its_own() {
-    let (server, mut admin) = prepared();
+    let (server, _) = prepared();
     for right in NAMES {
-        let mut dialog = user(&server, &mut admin, &format!("~* +{right}"));
+        let mut dialog = Dialog::as_worker(&server, &format!("~* +{right}"));
         for command in READING.iter().chain(&WRITING) {
             let name = command.split(' ').next().expect("a name");
             if name.eq_ignore_ascii_case(right) {
                 allowed(&mut dialog, command);
             } else {
-                forbidden(&mut dialog, command);
+                dialog.forbidden(command);
             }
         }
     }
@@ -68,9 +51,9 @@ fn each_command_is_a_right_of_its_own() {
 
 #[test]
 fn a_user_may_have_everything_but_revoke() {
-    let (server, mut admin) = prepared();
-    let mut dialog = user(&server, &mut admin, "~* +@all -seat.revoke");
-    forbidden(&mut dialog, "SEAT.REVOKE pool a");
+    let (server, _) = prepared();
+    let mut dialog = Dialog::as_worker(&server, "~* +@all -seat.revoke");
+    dialog.forbidden("SEAT.REVOKE pool a");
     dialog.expect("SEAT.COUNT pool", "2");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
 }
@@ -84,19 +67,19 @@ fn a_reader_of_a_key_cannot_write_it() {
         return;
     }
     let digest = server.digest();
-    let mut reader = user(&server, &mut admin, "%R~pool* +@all");
+    let mut reader = Dialog::as_worker(&server, "%R~pool* +@all");
     for command in READING {
         allowed(&mut reader, command);
     }
     for command in WRITING {
-        forbidden(&mut reader, command);
+        reader.forbidden(command);
     }
     assert_eq!(server.digest(), digest);
-    let mut writer = user(&server, &mut admin, "%W~pool* +@all");
+    let mut writer = Dialog::as_worker(&server, "%W~pool* +@all");
     for command in READING {
-        forbidden(&mut writer, command);
+        writer.forbidden(command);
     }
-    let mut both = user(&server, &mut admin, "%RW~pool* +@all");
+    let mut both = Dialog::as_worker(&server, "%RW~pool* +@all");
     for command in READING.iter().chain(&WRITING) {
         allowed(&mut both, command);
     }
@@ -104,20 +87,20 @@ fn a_reader_of_a_key_cannot_write_it() {
 
 #[test]
 fn the_categories_are_those_that_the_server_has() {
-    let (server, mut admin) = prepared();
+    let (server, _) = prepared();
     let in_categories = server.version() >= (7, 2, 0);
-    let mut reader = user(&server, &mut admin, "~* +@read");
+    let mut reader = Dialog::as_worker(&server, "~* +@read");
     for command in READING {
         if in_categories {
             allowed(&mut reader, command);
         } else {
-            forbidden(&mut reader, command);
+            reader.forbidden(command);
         }
     }
     for command in WRITING {
-        forbidden(&mut reader, command);
+        reader.forbidden(command);
     }
-    let mut fast = user(&server, &mut admin, "~* +@fast");
+    let mut fast = Dialog::as_worker(&server, "~* +@fast");
     for (command, is_fast) in [
         ("SEAT.COUNT pool", true),
         ("SEAT.GET pool a", true),
@@ -131,15 +114,15 @@ fn the_categories_are_those_that_the_server_has() {
         if is_fast && in_categories {
             allowed(&mut fast, command);
         } else {
-            forbidden(&mut fast, command);
+            fast.forbidden(command);
         }
     }
-    let mut writer = user(&server, &mut admin, "~* +@write");
+    let mut writer = Dialog::as_worker(&server, "~* +@write");
     for command in WRITING {
         if in_categories {
             allowed(&mut writer, command);
         } else {
-            forbidden(&mut writer, command);
+            writer.forbidden(command);
         }
     }
 }
@@ -162,23 +145,23 @@ fn a_category_holds_all_commands_of_the_module_where_modules_may_have_one() {
             "{name} not in {commands}"
         );
     }
-    let mut dialog = user(&server, &mut admin, "~* +@seat");
+    let mut dialog = Dialog::as_worker(&server, "~* +@seat");
     for command in READING.iter().chain(&WRITING) {
         allowed(&mut dialog, command);
     }
-    forbidden(&mut dialog, "GET x");
+    dialog.forbidden("GET x");
 }
 
 #[test]
 fn what_scripts_and_transactions_call_is_checked_as_well() {
     let (server, mut admin) = prepared();
-    let mut dialog = user(&server, &mut admin, "~pool +@all -seat.revoke");
+    let mut dialog = Dialog::as_worker(&server, "~pool +@all -seat.revoke");
     for (key, command) in [("pool", "SEAT.REVOKE"), ("other", "SEAT.RELEASE")] {
         let script = format!("return redis.call('{command}', '{key}', 'a')");
         let reply = dialog.ask_args(&["EVAL", &script, "0"]);
         assert!(reply.starts_with('!'), "{reply}");
         dialog.expect("MULTI", "+OK");
-        forbidden(&mut dialog, &format!("{command} {key} a"));
+        dialog.forbidden(&format!("{command} {key} a"));
         let reply = dialog.ask("EXEC");
         assert!(reply.starts_with("!EXECABORT"), "{reply}");
     }

@@ -8,24 +8,6 @@ fn server() -> Server {
     beside_the_scripts().recording().start()
 }
 
-#[track_caller]
-fn user(server: &Server, rights: &str) -> Dialog {
-    let mut admin = Dialog::with(server);
-    admin.expect(
-        &format!("ACL SETUSER worker reset on nopass {rights}"),
-        "+OK",
-    );
-    let mut dialog = Dialog::with(server);
-    dialog.expect("AUTH worker x", "+OK");
-    dialog
-}
-
-#[track_caller]
-fn refused(dialog: &mut Dialog, command: &str) {
-    let reply = dialog.ask(command);
-    assert!(reply.starts_with("!NOPERM "), "{command}: {reply}");
-}
-
 #[test]
 fn an_own_call_needs_the_commands_right_and_the_pools_key() {
     let server = server();
@@ -36,10 +18,10 @@ fn an_own_call_needs_the_commands_right_and_the_pools_key() {
         (format!("EVALSHA {release} 1 p a"), "seat.release"),
     ];
     for (call, right) in &calls {
-        refused(&mut user(&server, "~p +evalsha"), call);
-        refused(&mut user(&server, &format!("~q +evalsha +{right}")), call);
+        Dialog::as_worker(&server, "~p +evalsha").forbidden(call);
+        Dialog::as_worker(&server, &format!("~q +evalsha +{right}")).forbidden(call);
         // What runs is the command, so the right to EVALSHA is not needed.
-        let reply = user(&server, &format!("~p +{right}")).ask(call);
+        let reply = Dialog::as_worker(&server, &format!("~p +{right}")).ask(call);
         assert!(reply.starts_with("[1, "), "{call}: {reply}");
     }
 }
@@ -56,22 +38,22 @@ fn taking_over_needs_the_scripts_keys() {
         &format!("~p ~{METADATA}"),
         "~p ~license:q*",
     ] {
-        let mut dialog = user(&server, &format!("{keys} +seat.acquire +seat.release"));
+        let mut dialog = Dialog::as_worker(&server, &format!("{keys} +seat.acquire +seat.release"));
         for command in ["SEAT.ACQUIRE p b 9", "SEAT.RELEASE p a", &own_call] {
             let before = Traces::without_totals(&server);
-            refused(&mut dialog, command);
+            dialog.forbidden(command);
             assert_eq!(Traces::without_totals(&server), before, "{command}");
         }
     }
     if server.version() >= (7, 0, 0) {
-        let mut reader = user(&server, "~p %R~license:* +seat.acquire");
-        refused(&mut reader, "SEAT.ACQUIRE p b 9");
+        let mut reader = Dialog::as_worker(&server, "~p %R~license:* +seat.acquire");
+        reader.forbidden("SEAT.ACQUIRE p b 9");
     }
-    let mut dialog = user(&server, "~p ~license:p:* +seat.acquire");
+    let mut dialog = Dialog::as_worker(&server, "~p ~license:p:* +seat.acquire");
     dialog.expect("SEAT.ACQUIRE p b 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     admin.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "0");
     // Once nothing is left to take over, the pool's key is enough.
-    let mut dialog = user(&server, "~p +seat.acquire");
+    let mut dialog = Dialog::as_worker(&server, "~p +seat.acquire");
     dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
 }
 
@@ -82,7 +64,7 @@ fn taking_over_within_a_script_goes_by_the_user_who_runs_it() {
     fill(&mut admin, &["a"]);
     let script = "return redis.call('SEAT.ACQUIRE', 'p', 'b', '1')";
     let run = |dialog: &mut Dialog| dialog.ask_args(&["EVAL", script, "1", "p"]);
-    let reply = run(&mut user(&server, "~p +eval +seat.acquire"));
+    let reply = run(&mut Dialog::as_worker(&server, "~p +eval +seat.acquire"));
     assert!(
         reply.starts_with('!') && reply.contains("permissions"),
         "{reply}"
@@ -95,7 +77,10 @@ fn taking_over_within_a_script_goes_by_the_user_who_runs_it() {
         admin.expect("ACL DELUSER worker", "1");
         assert_eq!(run(&mut admin), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     } else {
-        let reply = run(&mut user(&server, "~p ~license:p:* +eval +seat.acquire"));
+        let reply = run(&mut Dialog::as_worker(
+            &server,
+            "~p ~license:p:* +eval +seat.acquire",
+        ));
         assert_eq!(reply, r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     }
     admin.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "0");
@@ -116,26 +101,21 @@ fn a_reader_needs_both_keys_and_the_right_to_the_views_command() {
         (format!("HLEN {METADATA}"), "seat.hlen"),
         (format!("HKEYS {METADATA}"), "seat.hkeys"),
     ] {
-        refused(
-            &mut user(&server, &format!("~license:p:* +{right}")),
-            &command,
-        );
-        refused(&mut user(&server, &format!("~p +{right}")), &command);
+        Dialog::as_worker(&server, &format!("~license:p:* +{right}")).forbidden(&command);
+        Dialog::as_worker(&server, &format!("~p +{right}")).forbidden(&command);
         let native = command.split(' ').next().expect("a name").to_lowercase();
-        refused(
-            &mut user(&server, &format!("~p ~license:p:* +{native}")),
-            &command,
-        );
-        let reply = user(&server, &format!("~p ~license:p:* +{right}")).ask(&command);
+        Dialog::as_worker(&server, &format!("~p ~license:p:* +{native}")).forbidden(&command);
+        let reply = Dialog::as_worker(&server, &format!("~p ~license:p:* +{right}")).ask(&command);
         assert!(!reply.starts_with('!'), "{command}: {reply}");
         if server.version() >= (7, 0, 0) {
-            let reply = user(&server, &format!("%R~p %R~license:p:* +{right}")).ask(&command);
+            let reply =
+                Dialog::as_worker(&server, &format!("%R~p %R~license:p:* +{right}")).ask(&command);
             assert!(!reply.starts_with('!'), "{command}: {reply}");
         }
     }
     // Where there is no pool, nothing but the key itself is read.
     admin.expect("SADD license:q:active_sessions s", "1");
-    let mut dialog = user(&server, "~license:* +seat.scard");
+    let mut dialog = Dialog::as_worker(&server, "~license:* +seat.scard");
     dialog.expect("SCARD license:q:active_sessions", "1");
 }
 
@@ -145,11 +125,11 @@ fn importing_and_exporting_need_all_three_keys() {
     let mut admin = Dialog::with(&server);
     admin.expect("SADD set a", "1");
     for keys in ["~p ~set", "~p ~hash", "~set ~hash"] {
-        let mut dialog = user(&server, &format!("{keys} +seat.import +seat.export"));
-        refused(&mut dialog, "SEAT.IMPORT p set hash");
-        refused(&mut dialog, "SEAT.EXPORT p set hash");
+        let mut dialog = Dialog::as_worker(&server, &format!("{keys} +seat.import +seat.export"));
+        dialog.forbidden("SEAT.IMPORT p set hash");
+        dialog.forbidden("SEAT.EXPORT p set hash");
     }
-    let mut dialog = user(&server, "~p ~set ~hash +seat.import +seat.export");
+    let mut dialog = Dialog::as_worker(&server, "~p ~set ~hash +seat.import +seat.export");
     dialog.expect("SEAT.IMPORT p set hash", "1");
     dialog.expect("SEAT.EXPORT p set hash", "1");
 }

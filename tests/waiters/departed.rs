@@ -210,6 +210,16 @@ fn many_clients_that_go_at_once_leave_no_seat_behind() {
     dialog.one_seat_is_free("pool");
 }
 
+/// Reads one reply, and no more may come: the client's session is the pool's only one if that is a grant, and none is otherwise.
+#[track_caller]
+fn holds_what_it_is_told(server: &Server, waiter: &mut Waiter, how: &str) {
+    let reply = waiter.read();
+    waiter.expect("PING", "+PONG");
+    turn_of_the_timer(server);
+    let held = Dialog::with(server).sessions("pool").len();
+    assert_eq!(held, usize::from(reply.starts_with("[1")), "{how}: {reply}");
+}
+
 #[test]
 fn a_client_that_is_unblocked_in_the_instant_of_its_grant_hears_one_reply() {
     let probe = Server::start();
@@ -224,15 +234,7 @@ fn a_client_that_is_unblocked_in_the_instant_of_its_grant_hears_one_reply() {
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         let unblock = format!("CLIENT UNBLOCK {} {how}", waiter.id());
         dialog.transaction(&["SEAT.RELEASE pool a", &unblock]);
-        let reply = waiter.read();
-        waiter.expect("PING", "+PONG");
-        turn_of_the_timer(&server);
-        let granted = reply.starts_with("[1");
-        assert_eq!(
-            dialog.sessions("pool").len(),
-            usize::from(granted),
-            "{how}: {reply}"
-        );
+        holds_what_it_is_told(&server, &mut waiter, how);
     }
 }
 
@@ -243,15 +245,7 @@ fn a_client_whose_time_is_over_in_the_instant_of_its_grant_holds_what_it_is_told
         let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {wait}"));
         // The time passes within the unit; the server looks at its clock after that.
         dialog.transaction(&["SEAT.RELEASE pool a", "DEBUG SLEEP 0.2"]);
-        let reply = waiter.read();
-        waiter.expect("PING", "+PONG");
-        turn_of_the_timer(&server);
-        let granted = reply.starts_with("[1");
-        assert_eq!(
-            dialog.sessions("pool").len(),
-            usize::from(granted),
-            "{wait}: {reply}"
-        );
+        holds_what_it_is_told(&server, &mut waiter, wait);
     }
 }
 
