@@ -5,14 +5,13 @@
 
 use std::ffi::CStr;
 
-use redis_module::raw;
 use seat_pool::{
     Beat, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND,
     MAX_SESSION_BYTES, Metadata, Ticket,
 };
 
 use crate::error::Error;
-use crate::ffi::{self, Args, Ctx, OwnedStr, Str};
+use crate::ffi::{Args, Ctx, Io, OwnedStr, Str};
 
 const ABSENT: &[u8] = b"-";
 
@@ -25,9 +24,9 @@ pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>, args: A
 }
 
 /// Writes an effect to an AOF that is being rewritten.
-pub(crate) fn emit_to_aof(io: *mut raw::RedisModuleIO, key: Str<'_>, effect: &Effect<'_>) {
+pub(crate) fn emit_to_aof(io: Io<'_>, key: Str<'_>, effect: &Effect<'_>) {
     with_arguments(key, effect, Args::NONE, |arguments| {
-        ffi::emit_to_aof(io, NAME, arguments);
+        io.emit_to_aof(NAME, arguments);
     });
 }
 

@@ -8,7 +8,7 @@ use redis_module::raw;
 use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
-use crate::ffi::{self, OwnedStr, Str, guard};
+use crate::ffi::{Digest, Io, OwnedStr, Str, guard};
 use crate::{queue, reclaim, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
@@ -55,14 +55,16 @@ unsafe fn from_value<'a>(value: *const c_void) -> &'a Pool {
 
 unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     guard("rdb_load", || {
+        // SAFETY: the server passes the io of this call.
+        let io = unsafe { Io::new(io) };
         if version > ENCODING_VERSION {
-            ffi::log_io_error(io, "a seat-pool of a newer version of the module");
+            io.log_error("a seat-pool of a newer version of the module");
             return ptr::null_mut();
         }
         match load(io) {
             Ok(pool) => into_value(pool),
             Err(error) => {
-                ffi::log_io_error(io, &format!("not a seat-pool: {error}"));
+                io.log_error(&format!("not a seat-pool: {error}"));
                 ptr::null_mut()
             }
         }
@@ -70,8 +72,8 @@ unsafe extern "C" fn rdb_load(io: *mut raw::RedisModuleIO, version: c_int) -> *m
     .unwrap_or(ptr::null_mut())
 }
 
-fn load(io: *mut raw::RedisModuleIO) -> Result<Pool, DecodeError> {
-    let blob = || ffi::load_blob(io).ok_or(DecodeError::Malformed);
+fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
+    let blob = || io.load_blob().ok_or(DecodeError::Malformed);
     let mut decoder = Decoder::new(blob()?.bytes())?;
     while decoder.wants_more() {
         decoder.batch(blob()?.bytes())?;
@@ -86,10 +88,10 @@ fn load(io: *mut raw::RedisModuleIO) -> Result<Pool, DecodeError> {
 
 unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guard("rdb_save", || {
-        // SAFETY: the server passes a value of this type, unchanged during the call.
-        let pool = unsafe { from_value(value) };
+        // SAFETY: the server passes the io of this call and a value of this type, unchanged during the call.
+        let (io, pool) = unsafe { (Io::new(io), from_value(value)) };
         for blob in pool.encode() {
-            raw::save_slice(io, &blob);
+            io.save_blob(&blob);
         }
     });
 }
@@ -100,8 +102,8 @@ unsafe extern "C" fn aof_rewrite(
     value: *mut c_void,
 ) {
     guard("aof_rewrite", || {
-        // SAFETY: the server passes a key and a value of this type, unchanged during the call.
-        let (key, pool) = unsafe { (Str::new(key), from_value(value)) };
+        // SAFETY: the server passes the io of this call, and a key and a value of this type, unchanged during the call.
+        let (io, key, pool) = unsafe { (Io::new(io), Str::new(key), from_value(value)) };
         // The key is an object on the server's stack, which 6.2 cannot keep in a command.
         let key = OwnedStr::new(key.bytes());
         for session in pool.iter() {
@@ -122,32 +124,32 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
 /// count in their order.
 unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guard("digest", || {
-        // SAFETY: the server passes a value of this type, unchanged during the call.
-        let pool = unsafe { from_value(value) };
+        // SAFETY: the server passes the digest of this call and a value of this type, unchanged during the call.
+        let (digest, pool) = unsafe { (Digest::new(digest), from_value(value)) };
         let optional = |value: Option<i64>| {
-            ffi::digest_integer(digest, value.is_some().into());
-            ffi::digest_integer(digest, value.unwrap_or_default());
+            digest.integer(value.is_some().into());
+            digest.integer(value.unwrap_or_default());
         };
-        ffi::digest_integer(digest, pool.seats());
-        ffi::digest_end_sequence(digest);
+        digest.integer(pool.seats());
+        digest.end_sequence();
         for session in pool.iter() {
             let lease = pool.lease_of(session);
-            ffi::digest_bytes(digest, session.id());
-            ffi::digest_bytes(digest, session.metadata().unwrap_or_default());
+            digest.bytes(session.id());
+            digest.bytes(session.metadata().unwrap_or_default());
             optional(session.acquired_at().map(i64::from));
             optional(session.last_heartbeat().map(i64::from));
             optional(session.heartbeat_count());
             optional(lease.map(|lease| lease.length_ms as i64));
             optional(lease.map(|lease| lease.deadline_ms));
-            ffi::digest_end_sequence(digest);
+            digest.end_sequence();
         }
         for ticket in pool.all_tickets() {
-            ffi::digest_bytes(digest, ticket.session());
-            ffi::digest_integer(digest, ticket.waiting.since_ms);
-            ffi::digest_integer(digest, ticket.waiting.length_ms as i64);
-            ffi::digest_integer(digest, ticket.waiting.deadline_ms);
+            digest.bytes(ticket.session());
+            digest.integer(ticket.waiting.since_ms);
+            digest.integer(ticket.waiting.length_ms as i64);
+            digest.integer(ticket.waiting.deadline_ms);
         }
-        ffi::digest_end_sequence(digest);
+        digest.end_sequence();
     });
 }
 

@@ -6,7 +6,7 @@ use std::slice;
 
 use redis_module::raw;
 
-use super::{Ctx, Str, api};
+use super::{Ctx, Io, OwnedStr, Str, api};
 
 /// Calls a function that takes a command and its arguments by a format: `s` is a string, and `v` a pointer to strings and their
 /// number. The server makes room for the latter twice, so the few arguments of an effect, which each change sends, are named.
@@ -87,6 +87,18 @@ impl Ctx<'_> {
         reply.is_some()
     }
 
+    /// Whether a connection is only waiting to be closed. 6.2 closes one that has hung up after it has seen to blocked clients.
+    pub(crate) fn is_closing(self, connection: u64) -> bool {
+        let number = connection.to_string();
+        let words = [&b"LIST"[..], b"ID", number.as_bytes()].map(OwnedStr::new);
+        let Some(reply) = self.call(c"CLIENT", &words.each_ref().map(OwnedStr::get)) else {
+            return false;
+        };
+        let mut fields = reply.text().split(|&byte| byte == b' ');
+        let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
+        flags.is_some_and(|flags| flags.contains(&b'A'))
+    }
+
     /// Sends a command to the AOF and the replicas.
     pub(crate) fn replicate(self, command: &CStr, arguments: &[Str<'_>]) {
         // SAFETY: the context and the arguments are valid.
@@ -114,10 +126,12 @@ impl Ctx<'_> {
     }
 }
 
-/// Writes a command to an AOF that is being rewritten.
-pub(crate) fn emit_to_aof(io: *mut raw::RedisModuleIO, command: &CStr, arguments: &[Str<'_>]) {
-    // SAFETY: a rewriting callback passes its io on here, and the arguments are valid.
-    unsafe { send!(api!(RedisModule_EmitAOF), io, command, arguments) };
+impl Io<'_> {
+    /// Writes a command to an AOF that is being rewritten.
+    pub(crate) fn emit_to_aof(self, command: &CStr, arguments: &[Str<'_>]) {
+        // SAFETY: the io and the arguments are valid.
+        unsafe { send!(api!(RedisModule_EmitAOF), self.as_ptr(), command, arguments) };
+    }
 }
 
 impl Reply {
@@ -129,6 +143,12 @@ impl Reply {
             (kind == raw::REDISMODULE_REPLY_INTEGER as i32)
                 .then(|| api!(RedisModule_CallReplyInteger)(self.raw.as_ptr()))
         }
+    }
+
+    /// The string, of a string reply; empty for any other.
+    fn text(&self) -> &[u8] {
+        // SAFETY: the reply is valid, and lasts as long as `self`.
+        unsafe { bytes(self.raw.as_ptr()) }.unwrap_or_default()
     }
 
     /// The strings, of an array of such; empty for any other reply.
@@ -144,9 +164,12 @@ impl Reply {
         };
         (0..len).filter_map(|index| {
             // SAFETY: the index is within the array, and an element lasts as long as its reply.
-            let element =
-                unsafe { api!(RedisModule_CallReplyArrayElement)(self.raw.as_ptr(), index) };
-            bytes(element)
+            unsafe {
+                bytes(api!(RedisModule_CallReplyArrayElement)(
+                    self.raw.as_ptr(),
+                    index,
+                ))
+            }
         })
     }
 
@@ -180,9 +203,13 @@ impl Drop for Reply {
     }
 }
 
-fn bytes<'a>(reply: *mut raw::RedisModuleCallReply) -> Option<&'a [u8]> {
+/// The string of a string reply, `None` for any other and for null.
+///
+/// # Safety
+/// `reply` must be null or a reply that lasts for `'a`.
+unsafe fn bytes<'a>(reply: *mut raw::RedisModuleCallReply) -> Option<&'a [u8]> {
     let mut len = 0;
-    // SAFETY: callers pass a valid reply, or null, which the server answers with null, and keep the bytes no longer than it.
+    // SAFETY: by this function's contract; the server answers null with null.
     unsafe {
         let start: *const c_char = api!(RedisModule_CallReplyStringPtr)(reply, &raw mut len);
         (!start.is_null()).then(|| slice::from_raw_parts(start.cast::<u8>(), len))

@@ -9,12 +9,14 @@ mod filter;
 mod keyspace;
 mod spec;
 mod user;
+mod value;
 
-pub(crate) use call::{Reply, emit_to_aof};
+pub(crate) use call::Reply;
 pub(crate) use filter::Incoming;
 pub(crate) use keyspace::{Kind, Walk};
 pub(crate) use spec::{Argument, Spec};
 pub(crate) use user::{User, has_users};
+pub(crate) use value::{Digest, Io};
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
 use std::marker::PhantomData;
@@ -36,16 +38,13 @@ pub(crate) use api;
 pub(crate) fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body))
         .inspect_err(|_| {
-            log(
-                ptr::null_mut(),
-                c"warning",
-                &format!("seat: panic in {what}"),
-            )
+            log(None, c"warning", &format!("seat: panic in {what}"));
         })
         .ok()
 }
 
-fn log(ctx: *mut raw::RedisModuleCtx, level: &CStr, message: &str) {
+fn log(ctx: Option<Ctx<'_>>, level: &CStr, message: &str) {
+    let ctx = ctx.map_or(ptr::null_mut(), Ctx::as_ptr);
     let message = CString::new(message).unwrap_or_default();
     // SAFETY: the context is null or valid, and the message is an argument of the format, never the format itself.
     unsafe {
@@ -55,16 +54,7 @@ fn log(ctx: *mut raw::RedisModuleCtx, level: &CStr, message: &str) {
 
 /// Logs what a panic said and where, for the report that its caller is asked to send.
 pub(crate) fn log_panic(message: &str) {
-    log(ptr::null_mut(), c"warning", message);
-}
-
-/// Logs why a value cannot be loaded.
-pub(crate) fn log_io_error(io: *mut raw::RedisModuleIO, message: &str) {
-    let message = CString::new(message).unwrap_or_default();
-    // SAFETY: a load callback passes its io on here; as above for the message.
-    unsafe {
-        api!(RedisModule_LogIOError)(io, c"warning".as_ptr(), c"%s".as_ptr(), message.as_ptr());
-    }
+    log(None, c"warning", message);
 }
 
 /// The context of one callback.
@@ -227,37 +217,6 @@ impl<'a> Ctx<'a> {
         status == raw::Status::Ok as c_int
     }
 
-    /// Whether a connection is only waiting to be closed. 6.2 closes one that has hung up after it has seen to blocked clients.
-    pub(crate) fn is_closing(self, connection: u64) -> bool {
-        // SAFETY: the context is valid, the arguments fit the format, and the reply is freed after its text was read.
-        unsafe {
-            let reply = api!(RedisModule_Call)(
-                self.as_ptr(),
-                c"CLIENT".as_ptr(),
-                c"ccl".as_ptr(),
-                c"LIST".as_ptr(),
-                c"ID".as_ptr(),
-                connection as c_longlong,
-            );
-            if reply.is_null() {
-                return false;
-            }
-            let mut len = 0;
-            let start = api!(RedisModule_CallReplyStringPtr)(reply, &raw mut len);
-            let text = if start.is_null() {
-                &[]
-            } else {
-                std::slice::from_raw_parts(start.cast::<u8>(), len)
-            };
-            let flags = text
-                .split(|&byte| byte == b' ')
-                .find_map(|field| field.strip_prefix(b"flags="));
-            let is_closing = flags.is_some_and(|flags| flags.contains(&b'A'));
-            api!(RedisModule_FreeCallReply)(reply);
-            is_closing
-        }
-    }
-
     /// Whether the client of this blocked client's last callback is gone.
     pub(crate) fn client_is_gone(self) -> bool {
         // SAFETY: the context is that of a blocked client's callback.
@@ -281,11 +240,11 @@ impl<'a> Ctx<'a> {
     }
 
     pub(crate) fn log_warning(self, message: &str) {
-        log(self.as_ptr(), c"warning", message);
+        log(Some(self), c"warning", message);
     }
 
     pub(crate) fn log_notice(self, message: &str) {
-        log(self.as_ptr(), c"notice", message);
+        log(Some(self), c"notice", message);
     }
 
     pub(crate) fn reply_array(self, len: usize) {
@@ -484,59 +443,6 @@ pub(crate) fn bytes_for_one() -> usize {
         let size = api!(RedisModule_MallocSize)(allocation);
         api!(RedisModule_Free)(allocation);
         size
-    }
-}
-
-/// Adds bytes to a value's digest, in the order of the calls.
-pub(crate) fn digest_bytes(digest: *mut raw::RedisModuleDigest, bytes: &[u8]) {
-    // SAFETY: a digest callback passes its digest on here, and the server reads the bytes during the call.
-    unsafe {
-        api!(RedisModule_DigestAddStringBuffer)(
-            digest,
-            bytes.as_ptr().cast::<c_char>(),
-            bytes.len(),
-        );
-    }
-}
-
-/// Adds a number to a value's digest, in the order of the calls.
-pub(crate) fn digest_integer(digest: *mut raw::RedisModuleDigest, value: i64) {
-    // SAFETY: as above.
-    unsafe { api!(RedisModule_DigestAddLongLong)(digest, value) };
-}
-
-/// Ends a sequence of ordered parts; the sequences themselves have no order.
-pub(crate) fn digest_end_sequence(digest: *mut raw::RedisModuleDigest) {
-    // SAFETY: as above.
-    unsafe { api!(RedisModule_DigestEndSequence)(digest) };
-}
-
-/// Reads the next blob of a value that is loaded, or `None` at the end of the data or on a read error.
-pub(crate) fn load_blob(io: *mut raw::RedisModuleIO) -> Option<Blob> {
-    let mut len = 0;
-    // SAFETY: a load callback passes its io on here. The buffer, if there is one, is owned from now on.
-    let start = unsafe { api!(RedisModule_LoadStringBuffer)(io, &raw mut len) };
-    let blob = NonNull::new(start).map(|start| Blob { start, len });
-    blob.filter(|_| !raw::is_io_error(io))
-}
-
-/// A buffer that the server allocated.
-pub(crate) struct Blob {
-    start: NonNull<c_char>,
-    len: usize,
-}
-
-impl Blob {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the server gave a buffer of this length, owned by `self`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<u8>(), self.len) }
-    }
-}
-
-impl Drop for Blob {
-    fn drop(&mut self) {
-        // SAFETY: the buffer is owned and was allocated by the server.
-        unsafe { api!(RedisModule_Free)(self.start.as_ptr().cast::<c_void>()) };
     }
 }
 
