@@ -1,7 +1,8 @@
 //! Which of the scripts' keys may exist: a hint, so that a command whose pool has none pays nothing to find that out.
 //!
 //! Keyspace events tell of each such key that comes to be. What was there before is found by one walk through all keys, in small
-//! steps; until it is over, every command looks for itself. So the hint may name keys that are gone, but misses none that is there.
+//! steps; until it is over, every command looks for itself. So the hint misses none that is there. It may name keys that were moved
+//! or flushed away without an event.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use redis_module::raw;
 
-use super::pool_of;
+use super::{ScriptKeys, pool_of};
 use crate::config;
-use crate::ffi::{Ctx, Str, Walk, guard};
+use crate::ffi::{Ctx, Kind, Str, Walk, guard};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
@@ -175,7 +176,7 @@ fn on_key(key: Str<'_>) {
     }
 }
 
-/// A key has come to be, or has changed.
+/// A key has come to be, has changed, or is gone.
 unsafe extern "C" fn on_event(
     ctx: *mut raw::RedisModuleCtx,
     _class: c_int,
@@ -186,10 +187,19 @@ unsafe extern "C" fn on_event(
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
     if let Some(pool) = pool_of(key.bytes()) {
         guard("an event of a script's key", || {
+            if !STATE.with_borrow(|state| state.is_on) {
+                return;
+            }
+            let database = ctx.selected_database();
             let ends: [&[u8]; 5] = [b"del", b"expired", b"evicted", b"rename_from", b"move_from"];
-            let has_ended = ends.contains(&event.to_bytes());
-            if !has_ended && STATE.with_borrow(|state| state.is_on) {
-                note(ctx.selected_database(), pool);
+            if !ends.contains(&event.to_bytes()) {
+                note(database, pool);
+            } else if ScriptKeys::of(pool)
+                .both()
+                .iter()
+                .all(|&key| ctx.kind_of(key) == Kind::Nothing)
+            {
+                forget(database, pool);
             }
         });
     }

@@ -344,3 +344,30 @@ fn it_can_be_switched_on_and_off_while_the_server_runs() {
     dialog.expect("SEAT.ACQUIRE p d 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#);
     is_gone(&mut dialog);
 }
+
+#[test]
+fn pools_whose_keys_are_gone_are_not_counted_after_a_restart_nor_on_a_replica() {
+    let builder = Server::builder().recording().tcp();
+    let mut primary = builder.module_args("script-keys yes").start();
+    let replica = Server::builder()
+        .module_args("script-keys yes")
+        .replica_of(&primary)
+        .start();
+    let mut dialog = Dialog::with(&primary);
+    fill(&mut dialog, &["a"]);
+    dialog.expect("SADD license:other:active_sessions a", "1");
+    dialog.expect("SADD license:third:active_sessions a", "1");
+    dialog.expect("RENAME license:third:active_sessions elsewhere", "+OK");
+    dialog.expect("SEAT.CLEANUP p", "[0, 1]");
+    primary.wait_for_offset(&replica);
+    primary.restart();
+    for server in [&primary, &replica] {
+        eventually("all keys were looked through", || {
+            total(server, "seat_script_key_scan") == 0
+        });
+        assert_eq!(total(server, "seat_script_key_pools"), 1);
+    }
+    let mut dialog = Dialog::with(&primary);
+    dialog.expect("SREM license:other:active_sessions a", "1");
+    assert_eq!(total(&primary, "seat_script_key_pools"), 0);
+}
