@@ -549,7 +549,7 @@ pub fn publish(measured: &mut Measured, budgets: &[Budget]) {
         .split_once(start)
         .expect("the README has a place for figures");
     let (_, after) = rest.split_once(end).expect("the place ends");
-    let headlines = headlines(measured);
+    let headlines = headlines(measured, budgets);
     write(&readme, &format!("{before}{start}{headlines}{end}{after}"));
 }
 
@@ -558,7 +558,7 @@ fn write(path: &Path, text: &str) {
 }
 
 /// The README's figures.
-fn headlines(measured: &Measured) -> String {
+fn headlines(measured: &Measured, budgets: &[Budget]) -> String {
     let (Some(speed), Some(size), Some(longest)) =
         (&measured.speed, &measured.size, &measured.longest)
     else {
@@ -602,7 +602,10 @@ fn headlines(measured: &Measured) -> String {
            session took {longest:.2} ms.\n\n\
          ![Server time of each call: module, scripts, functions](docs/benchmarks/server-time.svg)\n\n\
          ![Server time by the size of the pool](docs/benchmarks/growth.svg)\n\n\
-         All figures, how they were taken and the budgets they are held to: [docs/benchmarks.md](docs/benchmarks.md).\n",
+         All figures, how they were taken, and the budgets they are held to: [docs/benchmarks.md](docs/benchmarks.md). Of the\n\
+         {all} budgets {missed} are missed here; the page says by how much and why.\n",
+        all = budgets.len(),
+        missed = budgets.iter().filter(|budget| !budget.is_met()).count(),
         server = named("server"),
         processor = named("processor"),
         acquire = less(Operation::Acquire),
