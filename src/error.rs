@@ -1,5 +1,6 @@
 //! Everything that a command can refuse, with the text that its caller reads.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
@@ -40,6 +41,8 @@ pub(crate) enum Error {
         /// Why.
         why: ImportError,
     },
+    /// A command of the server's that this one is made of is not there by its name.
+    NoCommand(&'static CStr),
     /// Two keys that must not be the same are.
     SameKey,
     /// The user may not touch a key that the command would have to; says which.
@@ -79,6 +82,11 @@ impl fmt::Display for Error {
                 f,
                 "ERR session {} cannot be taken over: {why}",
                 session.escape_ascii()
+            ),
+            Self::NoCommand(name) => write!(
+                f,
+                "ERR this needs {}, which the server has not by that name",
+                name.to_string_lossy()
             ),
             Self::SameKey => f.write_str("ERR the pool and the keys to export to must be three keys"),
             Self::NotAllowed(what) => {

@@ -9,10 +9,13 @@ use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Pool};
 
 use crate::effects;
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, Str, api};
+use crate::ffi::{Args, Ctx, OwnedStr, Str, api};
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};
 use crate::{reclaim, stats};
+
+/// What takes a key's time to live away.
+const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
 
 /// An open key that holds a pool or nothing.
 ///
@@ -32,6 +35,8 @@ pub(crate) struct PoolKey<'a> {
     /// Blocked clients to be told what became of them, once the key is closed.
     pub(crate) wakes: Vec<WaiterId>,
     events: Events,
+    /// Other keys that were removed while this one is open, of which is told when it is closed.
+    gone: Vec<OwnedStr>,
     /// Whether no seat may be granted here now.
     grants_held: bool,
 }
@@ -61,6 +66,7 @@ impl<'a> PoolKey<'a> {
             line: None,
             wakes: Vec::new(),
             events: Events::default(),
+            gone: Vec::new(),
             grants_held: false,
         };
         if let Some(handle) = key.handle {
@@ -162,6 +168,12 @@ impl<'a> PoolKey<'a> {
         }
     }
 
+    /// Removes another key that exists, here and on whoever follows.
+    pub(crate) fn unlink_other(&mut self, other: Str<'_>) {
+        self.ctx.unlink(other);
+        self.gone.push(OwnedStr::new(other.bytes()));
+    }
+
     /// As [`PoolKey::commit`], for an effect that came from a primary or an AOF and is sent on as it came. Returns whether it met what
     /// it changes.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
@@ -176,6 +188,7 @@ impl<'a> PoolKey<'a> {
         let Some(handle) = self.handle else {
             return Applied::Missed;
         };
+        let had_pool = self.exists();
         let pool = match (self.pool, effect) {
             (Some(pool), _) => pool,
             (None, Effect::Grant(grant) | Effect::Import(grant)) => {
@@ -186,6 +199,7 @@ impl<'a> PoolKey<'a> {
         };
         // SAFETY: the open key keeps its pool alive, and `&mut self` makes this the only reference.
         let pool = unsafe { &mut *pool.as_ptr() };
+        let was_emptied = had_pool && pool.is_empty();
         let event = match effect {
             // Only the first call of a poller is told; those that follow keep its place.
             Effect::Join(join) if pool.has_ticket(join.session) => Events::default(),
@@ -200,6 +214,13 @@ impl<'a> PoolKey<'a> {
             Applied::Replaced => self.events.add(Events::EXPIRED),
         }
         stats::add_tickets(pool.tickets() as i64 - tickets);
+        if was_emptied && !pool.is_empty() {
+            // Whoever follows has removed the key with what emptied the pool, its time to live included, and makes another now.
+            // SAFETY: the key is open for writing and holds a value.
+            unsafe {
+                api!(RedisModule_SetExpire)(handle.as_ptr().cast(), NO_EXPIRE);
+            }
+        }
         self.events.add(event);
         if let Some(deadline_ms) = effect.deadline_ms() {
             reclaim::note(self.ctx, self.name, deadline_ms);
@@ -257,6 +278,9 @@ impl Drop for PoolKey<'_> {
             }
         }
         self.events.notify(self.ctx, self.name);
+        for key in &self.gone {
+            self.ctx.tell_gone(key.get());
+        }
         queue::unblock(&self.wakes);
     }
 }

@@ -27,9 +27,9 @@ fn everybody_may(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     let Some(users) = ctx.call(c"ACL", &[users.get()]) else {
         return false;
     };
-    users
-        .strings()
-        .all(|name| patterns_allow(ctx, OwnedStr::new(name).get(), keys))
+    users.strings().is_some_and(|mut names| {
+        names.all(|name| patterns_allow(ctx, OwnedStr::new(name).get(), keys))
+    })
 }
 
 /// Whether the key patterns of a user allow these keys, on 6.2, which knows no rights to read or to write alone.

@@ -549,6 +549,14 @@ fn each_error_is_documented_and_no_other() {
     provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "t", "1"]);
     provoke(&mut wire, &["SCARD", "license:seen:active_sessions"]);
 
+    let renamed = Server::builder().config("rename-command HSET \"\"").start();
+    let mut wire = renamed.wire();
+    assert!(
+        wire.call(&["SEAT.ACQUIRE", "pool", "s", "1"])
+            .starts_with(b"*4")
+    );
+    provoke(&mut wire, &["SEAT.EXPORT", "pool", "set", "hash"]);
+
     let strict = Server::builder().module_args("max-queue-length 0").start();
     provoke(
         &mut strict.wire(),

@@ -63,6 +63,9 @@ impl<'a> Call<'a> {
 
     /// Opens the key to change its pool.
     fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
+        if scripts::is_outdated(self.arg(0)?) {
+            return Err(Error::TryAgain);
+        }
         let mut key = scripts::open(self.ctx, self.key()?, Caller::Client)?;
         key.carry(self.args);
         Ok(key)

@@ -57,8 +57,7 @@ impl<const READER: usize> Command for View<READER> {
                     native,
                     arguments: &arguments,
                 };
-                view.answer();
-                return Ok(());
+                return view.answer();
             }
         }
         let reply = ctx.call_for_client(native, &arguments);
@@ -77,7 +76,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn answer(&self) {
+    fn answer(&self) -> Result<(), Error> {
         let ctx = self.ctx;
         match self.native.to_bytes() {
             b"SISMEMBER" => {
@@ -96,15 +95,15 @@ impl Seen<'_> {
                 },
             },
             b"SCARD" => {
-                let others = self.others(c"SMEMBERS", 1).len();
+                let others = self.others(c"SMEMBERS", 1)?.len();
                 ctx.reply_integer((self.pool.used(self.now_ms) + others) as i64);
             }
             b"HLEN" => {
-                let others = self.others(c"HGETALL", 2).len() / 2;
+                let others = self.others(c"HGETALL", 2)?.len() / 2;
                 ctx.reply_integer((self.pool.with_metadata(self.now_ms) + others) as i64);
             }
             b"SMEMBERS" => {
-                let others = self.others(c"SMEMBERS", 1);
+                let others = self.others(c"SMEMBERS", 1)?;
                 ctx.reply_set(self.pool.used(self.now_ms) + others.len());
                 let live = self.pool.live(self.now_ms);
                 live.for_each(|session| ctx.reply_bulk(session.id()));
@@ -112,7 +111,7 @@ impl Seen<'_> {
             }
             fields => {
                 let with_values = fields == b"HGETALL";
-                let others = self.others(c"HGETALL", 2);
+                let others = self.others(c"HGETALL", 2)?;
                 let len = self.pool.with_metadata(self.now_ms) + others.len() / 2;
                 if with_values {
                     ctx.reply_map(len);
@@ -135,6 +134,7 @@ impl Seen<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     fn session(&self) -> &[u8] {
@@ -153,15 +153,16 @@ impl Seen<'_> {
     }
 
     /// What the key itself has of sessions that are not in the pool: groups of `width` strings, the session first.
-    fn others(&self, command: &CStr, width: usize) -> Vec<Vec<u8>> {
-        let Some(reply) = self.ctx.call(command, &self.arguments[..1]) else {
-            return Vec::new();
-        };
-        let strings: Vec<&[u8]> = reply.strings().collect();
-        strings
+    fn others(&self, command: &'static CStr, width: usize) -> Result<Vec<Vec<u8>>, Error> {
+        self.ctx.needs(command)?;
+        let reply = self.ctx.call(command, &self.arguments[..1]);
+        // A key of another type has none.
+        let strings = reply.iter().filter_map(Reply::strings).flatten();
+        let strings: Vec<&[u8]> = strings.collect();
+        let others = strings
             .chunks_exact(width)
             .filter(|group| self.pool.get(self.now_ms, group[0]).is_none())
-            .flat_map(|group| group.iter().map(|string| string.to_vec()))
-            .collect()
+            .flat_map(|group| group.iter().map(|string| string.to_vec()));
+        Ok(others.collect())
     }
 }

@@ -1,12 +1,17 @@
 //! Calling the server's own commands, and sending them on.
 
 use std::ffi::{CStr, c_char};
+use std::io;
 use std::ptr::NonNull;
 use std::slice;
 
 use redis_module::raw;
 
 use super::{Ctx, Io, OwnedStr, Str, api};
+use crate::error::Error;
+
+/// What `errno` is when a call is to run as the context's user and there is none: ENOTSUP.
+const NO_USER: i32 = if cfg!(target_os = "macos") { 45 } else { 95 };
 
 /// Calls a function that takes a command and its arguments by a format: `s` is a string, and `v` a pointer to strings and their
 /// number. The server makes room for the latter twice, so the few arguments of an effect, which each change sends, are named.
@@ -82,9 +87,20 @@ impl Ctx<'_> {
 
     /// Whether the callback runs for a user, so that there are rights to be asked for. For servers of 7.0 and later only.
     pub(crate) fn has_user(self) -> bool {
-        // `C` asks for the rights of the context's user. HELLO is open to every user, so only the lack of one leaves no reply.
+        // `C` asks for the rights of the context's user. That there is none is found before the command is looked at.
         let reply = self.call_with(c"Cv", c"HELLO", &[]);
-        reply.is_some()
+        reply.is_some() || io::Error::last_os_error().raw_os_error() != Some(NO_USER)
+    }
+
+    /// Refuses if the server has no command of this name, one that takes arguments: whoever runs the server may have renamed it.
+    pub(crate) fn needs(self, command: &'static CStr) -> Result<(), Error> {
+        // Without its arguments it is refused either way, and the reason differs.
+        let reply = self.call(command, &[]);
+        let is_unknown = io::Error::last_os_error().kind() == io::ErrorKind::NotFound;
+        if reply.is_none() && is_unknown {
+            return Err(Error::NoCommand(command));
+        }
+        Ok(())
     }
 
     /// Whether a connection is only waiting to be closed. 6.2 closes one that has hung up after it has seen to blocked clients.
@@ -151,18 +167,15 @@ impl Reply {
         unsafe { bytes(self.raw.as_ptr()) }.unwrap_or_default()
     }
 
-    /// The strings, of an array of such; empty for any other reply.
-    pub(crate) fn strings(&self) -> impl Iterator<Item = &[u8]> {
+    /// The strings, of an array of such; `None` for any other reply, such as an error.
+    pub(crate) fn strings(&self) -> Option<impl Iterator<Item = &[u8]>> {
         // SAFETY: the reply is valid.
         let len = unsafe {
-            match api!(RedisModule_CallReplyType)(self.raw.as_ptr()) {
-                kind if kind == raw::REDISMODULE_REPLY_ARRAY as i32 => {
-                    api!(RedisModule_CallReplyLength)(self.raw.as_ptr())
-                }
-                _ => 0,
-            }
+            let kind = api!(RedisModule_CallReplyType)(self.raw.as_ptr());
+            (kind == raw::REDISMODULE_REPLY_ARRAY as i32)
+                .then(|| api!(RedisModule_CallReplyLength)(self.raw.as_ptr()))
         };
-        (0..len).filter_map(|index| {
+        Some((0..len?).filter_map(|index| {
             // SAFETY: the index is within the array, and an element lasts as long as its reply.
             unsafe {
                 bytes(api!(RedisModule_CallReplyArrayElement)(
@@ -170,7 +183,7 @@ impl Reply {
                     index,
                 ))
             }
-        })
+        }))
     }
 
     /// What follows `name` in an array reply of names and values: a string alone, or the strings of an array. Empty without it.

@@ -31,7 +31,7 @@ impl Ctx<'_> {
         })
     }
 
-    /// Removes a key that exists, here and on whoever follows, as UNLINK does.
+    /// Removes a key that exists, here and on whoever follows, as UNLINK does, but tells of it only by [`Ctx::tell_gone`].
     pub(crate) fn unlink(self, key: Str<'_>) {
         self.with_key(
             key,
@@ -43,6 +43,10 @@ impl Ctx<'_> {
         );
         self.replicate(c"UNLINK", &[key]);
         self.signal_modified(key);
+    }
+
+    /// Publishes the event of a key that was removed.
+    pub(crate) fn tell_gone(self, key: Str<'_>) {
         self.notify(raw::REDISMODULE_NOTIFY_GENERIC as c_int, c"del", key);
     }
 

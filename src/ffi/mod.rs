@@ -230,7 +230,8 @@ impl<'a> Ctx<'a> {
 
     /// Whether this node may serve the key at all: in a cluster its slot may be another's.
     pub(crate) fn may_serve(self, key: Str<'_>) -> bool {
-        !self.is_in_cluster() || self.call(c"EXISTS", &[key]).is_some()
+        // A command of the module's own, which nobody can have renamed.
+        !self.is_in_cluster() || self.call(c"SEAT.COUNT", &[key]).is_some()
     }
 
     /// Stops a timer that has not run yet.
@@ -313,6 +314,11 @@ impl<'a> Str<'a> {
 
     pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleString {
         self.raw.as_ptr()
+    }
+
+    /// Whether the two are one string of the server's, not only equal.
+    pub(crate) fn is_same_as(self, other: Str<'_>) -> bool {
+        self.raw == other.raw
     }
 
     pub(crate) fn bytes(self) -> &'a [u8] {

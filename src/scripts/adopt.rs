@@ -7,7 +7,7 @@ use seat_pool::Import;
 
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
-use crate::ffi::{Ctx, Kind, OwnedStr, Str};
+use crate::ffi::{Ctx, Kind, OwnedStr, Reply, Str};
 use crate::pool_key::PoolKey;
 use crate::{queue, rights, stats};
 
@@ -65,6 +65,11 @@ fn adopt(key: &mut PoolKey<'_>, caller: Caller) -> Result<(), Error> {
     Ok(())
 }
 
+/// The strings of an array that the server must have answered with: no session is given up for a reply that is none.
+fn strings_of(reply: Option<&Reply>) -> Result<impl Iterator<Item = &[u8]>, Error> {
+    reply.and_then(Reply::strings).ok_or(Error::TryAgain)
+}
+
 /// Refuses a key that holds another type than the scripts keep there; it may be missing.
 pub(crate) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) -> Result<(), Error> {
     for (key, kind) in [(sessions, Kind::Set), (metadata, Kind::Hash)] {
@@ -85,18 +90,25 @@ pub(crate) fn take_over(
     let ctx = key.ctx;
     let has_sessions = ctx.kind_of(sessions) == Kind::Set;
     let has_metadata = ctx.kind_of(metadata) == Kind::Hash;
+    for command in [c"SMEMBERS", c"HGETALL", c"UNLINK"] {
+        ctx.needs(command)?;
+    }
     let read = |command, key, exists: bool| exists.then(|| ctx.call(command, &[key])).flatten();
     let members = read(c"SMEMBERS", sessions, has_sessions);
     let fields = read(c"HGETALL", metadata, has_metadata);
     let mut stored = HashMap::new();
-    if let Some(fields) = &fields {
-        let mut fields = fields.strings();
+    if has_metadata {
+        let mut fields = strings_of(fields.as_ref())?;
         while let (Some(session), Some(json)) = (fields.next(), fields.next()) {
             stored.insert(session, json);
         }
     }
-    let members = members.iter().flat_map(|members| members.strings());
-    let imports = members.map(|session| {
+    let members: Vec<&[u8]> = if has_sessions {
+        strings_of(members.as_ref())?.collect()
+    } else {
+        Vec::new()
+    };
+    let imports = members.into_iter().map(|session| {
         Import::read(session, stored.get(session).copied()).map_err(|why| Error::NotImportable {
             session: session.into(),
             why,
@@ -104,9 +116,9 @@ pub(crate) fn take_over(
     });
     let imports: Vec<Import<'_>> = imports.collect::<Result<_, _>>()?;
 
-    for (key, exists) in [(sessions, has_sessions), (metadata, has_metadata)] {
+    for (taken, exists) in [(sessions, has_sessions), (metadata, has_metadata)] {
         if exists {
-            ctx.unlink(key);
+            key.unlink_other(taken);
         }
     }
     // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or than what was granted under it.
@@ -140,14 +152,12 @@ pub(crate) fn export_to(
 ) -> Result<usize, Error> {
     let ctx = key.ctx;
     check_types(ctx, sessions, metadata)?;
+    for command in [c"SADD", c"HSET", c"UNLINK"] {
+        ctx.needs(command)?;
+    }
     let now_ms = ctx.now_ms();
     let used = key.pool().used(now_ms);
-    let write = |command, destination: Str<'_>, parts: &[OwnedStr]| {
-        let parts = parts.iter().map(OwnedStr::get);
-        let arguments: Vec<_> = std::iter::once(destination).chain(parts).collect();
-        ctx.call(command, &arguments);
-        ctx.replicate(command, &arguments);
-    };
+    let mut batches = Vec::new();
     let mut live = key.pool().live(now_ms).peekable();
     while live.peek().is_some() {
         let (mut members, mut fields) = (Vec::new(), Vec::new());
@@ -157,14 +167,25 @@ pub(crate) fn export_to(
                 fields.extend([OwnedStr::new(session.id()), OwnedStr::new(&json)]);
             }
         }
-        write(c"SADD", sessions, &members);
-        if !fields.is_empty() {
-            write(c"HSET", metadata, &fields);
-        }
+        batches.push((members, fields));
     }
     drop(live);
     let (database, name) = (key.database, key.name);
+    // First, since whoever listens to what follows may open the key.
     key.remove();
+    let write = |command, destination: Str<'_>, parts: &[OwnedStr]| {
+        if parts.is_empty() {
+            return;
+        }
+        let parts = parts.iter().map(OwnedStr::get);
+        let arguments: Vec<_> = std::iter::once(destination).chain(parts).collect();
+        ctx.call(command, &arguments);
+        ctx.replicate(command, &arguments);
+    };
+    for (members, fields) in &batches {
+        write(c"SADD", sessions, members);
+        write(c"HSET", metadata, fields);
+    }
     // A grant to those who wait would not count the sessions that have gone.
     while queue::fail(database, name.bytes(), || Error::TryAgain) {}
     for _ in 0..used {

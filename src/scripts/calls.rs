@@ -9,7 +9,7 @@ use sha1_smol::Sha1;
 
 use super::{METADATA, PREFIX, SESSIONS, pool_of, same_slot};
 use crate::config::{self, ShaList};
-use crate::ffi::{Ctx, Incoming, OwnedStr};
+use crate::ffi::{Ctx, Incoming, OwnedStr, Str};
 use crate::{reclaim, stats};
 
 /// The hash by which a script is called.
@@ -170,6 +170,16 @@ fn script(command: Incoming<'_>, name: &[u8]) {
             stats::SCRIPT_CALLS.add();
         }
     });
+}
+
+/// Whether a command of this name is the call of a script that is not carried out any more: it waited, in a transaction or a pause,
+/// while the settings changed.
+pub(crate) fn is_outdated(name: Str<'_>) -> bool {
+    let is_ours = |names: &Names| {
+        let scripts = names.scripts.iter();
+        scripts.map(OwnedStr::get).any(|own| own.is_same_as(name))
+    };
+    !carries_out_scripts() && NAMES.with_borrow(|names| names.as_ref().is_some_and(is_ours))
 }
 
 /// `SISMEMBER license:...:active_sessions session` and its like become `SEAT.SISMEMBER ...`.

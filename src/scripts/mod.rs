@@ -9,7 +9,7 @@ mod calls;
 mod keys;
 
 pub(crate) use adopt::{Caller, check_types, export_to, open, take_over};
-pub(crate) use calls::{READERS, Sha, sha_of_hex};
+pub(crate) use calls::{READERS, Sha, is_outdated, sha_of_hex};
 pub(crate) use keys::{databases_swapped, flushed, known};
 
 use crate::ffi::{Ctx, OwnedStr, Str};
@@ -60,7 +60,8 @@ pub(crate) fn settings_changed() {
     });
 }
 
-/// Whether two keys belong to the same node for certain: always without a cluster, and in one if their slots are the same.
+/// Whether a command on the one key may look at the other: always without a cluster, and in one if their slots are the same. Newer
+/// servers look for every key in the slot of the command that runs.
 fn same_slot(ctx: Ctx<'_>, one: Str<'_>, other: Str<'_>) -> bool {
     if !ctx.is_in_cluster() {
         return true;
@@ -70,7 +71,8 @@ fn same_slot(ctx: Ctx<'_>, one: Str<'_>, other: Str<'_>) -> bool {
         let reply = ctx.call(c"CLUSTER", &[keyslot.get(), key]);
         reply.and_then(|reply| reply.integer())
     };
-    slot(one) == slot(other)
+    // Where the server does not tell, nothing is certain.
+    slot(one).is_some_and(|one| slot(other) == Some(one))
 }
 
 #[cfg(test)]

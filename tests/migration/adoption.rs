@@ -371,3 +371,50 @@ fn pools_whose_keys_are_gone_are_not_counted_after_a_restart_nor_on_a_replica() 
     dialog.expect("SREM license:other:active_sessions a", "1");
     assert_eq!(total(&primary, "seat_script_key_pools"), 0);
 }
+
+#[test]
+fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
+    let lacking = |name: &str| {
+        Server::builder()
+            .config(&format!("rename-command {name} \"\""))
+            .module_args("script-keys yes script-view yes")
+            .start()
+    };
+    for name in ["SMEMBERS", "HGETALL", "UNLINK"] {
+        let server = lacking(name);
+        let mut dialog = Dialog::with(&server);
+        dialog.expect("SEAT.ACQUIRE p x 1 PX 300", r#"[1, "ACQUIRED", 1, 1, 300]"#);
+        let waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
+        fill(&mut dialog, &["a", "b"]);
+        for command in ["SEAT.ACQUIRE p d 9", "SEAT.RELEASE p a"] {
+            let reply = dialog.ask(command);
+            let expected = format!("!ERR this needs {name}, ");
+            assert!(reply.starts_with(&expected), "{command}: {reply}");
+        }
+        // Nor does the timer grant a seat past them.
+        eventually("the lapsed seat was taken back", || {
+            total(&server, "seat_expired") == 1
+        });
+        assert_eq!(total(&server, "seat_granted"), 0, "{name}");
+        dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
+        drop(waiter);
+    }
+    for name in ["SADD", "HSET", "UNLINK"] {
+        let server = lacking(name);
+        let mut dialog = Dialog::with(&server);
+        dialog.acquire("p", "a", 1, "{}");
+        let digest = server.digest();
+        let reply = dialog.ask(&format!("SEAT.EXPORT p {SESSIONS} {METADATA}"));
+        assert!(
+            reply.starts_with(&format!("!ERR this needs {name}, ")),
+            "{reply}"
+        );
+        assert_eq!(server.digest(), digest, "{name}");
+    }
+    // What counts through the view would count too few.
+    let server = lacking("SMEMBERS");
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "a", 1, "{}");
+    let reply = dialog.ask(&format!("SCARD {SESSIONS}"));
+    assert!(reply.starts_with("!ERR this needs SMEMBERS, "), "{reply}");
+}

@@ -258,3 +258,35 @@ fn scripts_that_a_primary_without_the_module_replicates_as_they_are_stay_scripts
     on_replica.expect("SMEMBERS license:p:active_sessions", r#"["a"]"#);
     assert_eq!(primary.digest(), replica.digest());
 }
+
+#[test]
+fn a_call_that_waited_until_the_pool_was_given_back_is_to_be_made_again() {
+    let server = beside_the_scripts().start();
+    if server.version() < (7, 0, 0) {
+        // There the settings are those of loadmodule for as long as the server runs.
+        return;
+    }
+    let (mut admin, mut queued) = (Dialog::with(&server), Dialog::with(&server));
+    let calls = [
+        format!("EVALSHA {} 1 p b 1 {{}}", SHAS[0]),
+        format!("EVALSHA {} 1 p a", SHAS[1]),
+        format!("EVALSHA {} 1 p a {{}}", SHAS[2]),
+    ];
+    admin.acquire("p", "a", 1, "{}");
+    queued.expect("MULTI", "+OK");
+    for call in &calls {
+        queued.expect(call, "+QUEUED");
+    }
+    let given_back = admin.transaction(&[
+        "CONFIG SET seat.acquire-sha ",
+        "CONFIG SET seat.script-keys no",
+        "CONFIG SET seat.script-view no",
+        "SEAT.EXPORT p license:p:active_sessions license:p:session_metadata",
+    ]);
+    assert_eq!(given_back, "[+OK, +OK, +OK, 1]");
+    let replies = queued.ask("EXEC");
+    assert_eq!(replies.matches("!TRYAGAIN ").count(), 3, "{replies}");
+    admin.expect("SMEMBERS license:p:active_sessions", r#"["a"]"#);
+    // A command by its own name is what it says.
+    admin.expect("SEAT.ACQUIRE q b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+}

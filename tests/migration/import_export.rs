@@ -285,9 +285,9 @@ fn both_reach_the_aof_and_the_replicas_as_what_they_did() {
         sent,
         [
             "MULTI",
+            "UNLINK p",
             "SADD set a",
             r#"HSET hash a {"acquired_at":1700000000,"last_heartbeat":1700000060,"heartbeat_count":1}"#,
-            "UNLINK p",
             "EXEC",
         ]
     );
@@ -322,18 +322,18 @@ fn watchers_and_listeners_hear_of_all_three_keys() {
         other.expect("EXEC", "nil array");
     }
     let expected = [
+        "p seat.imported",
         "license:p:active_sessions del",
         "license:p:session_metadata del",
-        "p seat.imported",
+        "p del",
         "set sadd",
         "hash hset",
-        "p del",
+        "p seat.imported",
         "set del",
         "hash del",
-        "p seat.imported",
+        "p del",
         "set sadd",
         "hash hset",
-        "p del",
     ];
     for line in expected {
         let message = listener.read();

@@ -133,3 +133,25 @@ fn importing_and_exporting_need_all_three_keys() {
     dialog.expect("SEAT.IMPORT p set hash", "1");
     dialog.expect("SEAT.EXPORT p set hash", "1");
 }
+
+#[test]
+fn a_script_reads_no_pool_that_its_user_may_not_read_whatever_commands_are_renamed() {
+    let server = beside_the_scripts()
+        .config("rename-command HELLO \"\"")
+        .start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("p", "a", 1, r#"{"token":"x"}"#);
+    let script = [
+        "EVAL",
+        "return redis.call('HGETALL', KEYS[1])",
+        "1",
+        METADATA,
+    ];
+    let mut reader = Dialog::as_worker(&server, "~license:p:* +eval +hgetall +seat.hgetall");
+    let reply = reader.ask_args(&script);
+    assert!(reply.contains("no permissions"), "{reply}");
+    let mut reader = Dialog::as_worker(&server, "~p ~license:p:* +eval +hgetall +seat.hgetall");
+    // 6.2 does not say for whom a script runs, so there every user must be allowed.
+    let reply = reader.ask_args(&script);
+    assert!(!reply.contains("no permissions"), "{reply}");
+}

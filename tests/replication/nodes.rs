@@ -4,6 +4,7 @@ use fastrand::Rng;
 
 use crate::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
+use crate::waiters::Waiter;
 use crate::workload;
 
 /// Equal by the replica's own digest.
@@ -236,4 +237,30 @@ fn a_pool_that_expired_is_gone_on_a_replica_too() {
     reader.expect("SEAT.GET pool a", "nil");
     reader.expect("SEAT.INFO pool", "nil");
     reader.expect("SEAT.SCAN pool 0", r#"["0", []]"#);
+}
+
+#[test]
+fn a_pool_that_empties_and_fills_in_one_step_has_no_time_to_live_on_any_node() {
+    let primary = Server::builder().recording().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    dialog.expect("EXPIRE pool 5000", "1");
+    // The last session goes and the next is granted the seat: to the others that is the end of the key and another key.
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    waiter.is_granted();
+    dialog.expect("TTL pool", "-1");
+    primary.wait_for_offset(&replica);
+    Dialog::with(&replica).expect("TTL pool", "-1");
+    let digest = primary.digest();
+    assert_eq!(replica.digest(), digest);
+    dialog.expect("DEBUG LOADAOF", "+OK");
+    assert_eq!(primary.digest(), digest);
+    // One that does not empty keeps it.
+    dialog.expect("EXPIRE pool 5000", "1");
+    dialog.acquire("pool", "c", 2, "{}");
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("TTL pool", "5000");
 }
