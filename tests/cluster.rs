@@ -120,6 +120,29 @@ fn those_who_wait_at_a_slot_that_is_taken_away_are_sent_away() {
 }
 
 #[test]
+fn those_who_wait_at_a_key_without_a_tag_stay_when_all_other_slots_go() {
+    let server = alone();
+    let mut dialog = Dialog::with(&server);
+    for key in ["pool", "a}b", "{}x}", ""] {
+        dialog.acquire(key, "a", 1, "{}");
+        let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE {key} b 1 BLOCK 0"));
+        // The server looks at so few clients in one go, and unblocks all who are blocked at a slot that it lacks.
+        let mut control = Waiter::of(&server, "BLPOP control 0");
+        let kept = dialog.ask_args(&["CLUSTER", "KEYSLOT", key]);
+        let mut others = vec!["CLUSTER".to_owned(), "DELSLOTS".to_owned()];
+        others.extend((0..16384).map(|slot: u32| slot.to_string()));
+        others.retain(|slot| *slot != kept);
+        assert_eq!(dialog.ask_args(&others), "+OK");
+        is_sent_away(&mut control);
+        dialog.expect(&format!("SEAT.RELEASE {key} a"), r#"[1, "RELEASED", 1]"#);
+        waiter.is_granted();
+        dialog.expect(&format!("SEAT.RELEASE {key} b"), r#"[1, "RELEASED", 0]"#);
+        others[1] = "ADDSLOTS".to_owned();
+        assert_eq!(dialog.ask_args(&others), "+OK");
+    }
+}
+
+#[test]
 fn a_lapse_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
     let server = alone();
     let mut dialog = Dialog::with(&server);

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
+use super::beside::name_beside;
 use super::{
     BATCH, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
     put_line, take_line,
@@ -20,9 +21,7 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
         reclaim::note(ctx, key, ctx.now_ms() + SLOT_LOOK_MS);
     }
     let beside = server::mistakes_the_passed_over()
-        .then(|| beside(key.bytes()))
-        .flatten()
-        .map(|name| OwnedStr::new(&name));
+        .then(|| OwnedStr::new(&name_beside(key.bytes(), ctx.is_in_cluster())));
     let name = beside.as_ref().map_or(key, OwnedStr::get);
     let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id);
     STATE.with_borrow_mut(|state| {
@@ -30,19 +29,6 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
             waiter.client = Some(client);
         }
     });
-}
-
-/// A name that nobody uses, in the slot of `key`, so that a cluster redirects those who are blocked there as if it were `key`. For a
-/// key that has a `}` but no tag there is none.
-fn beside(key: &[u8]) -> Option<Vec<u8>> {
-    let position = |bytes: &[u8], brace| bytes.iter().position(|&byte| byte == brace);
-    let tag = position(key, b'{').and_then(|open| {
-        let rest = &key[open + 1..];
-        position(rest, b'}').map(|close| &rest[..close])
-    });
-    let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
-    let has_end = hashed.is_empty() || hashed.contains(&b'}');
-    (!has_end).then(|| [b"{", hashed, b"}\0seat-queue"].concat())
 }
 
 /// Has waiters be told what became of them. For a closed key only.

@@ -252,12 +252,22 @@ fn a_client_whose_time_is_over_in_the_instant_of_its_grant_holds_what_it_is_told
 /// 6.2 and 7.0 take a client that they told of a new key, and that was not served, for the one whose command runs.
 #[test]
 fn a_client_that_goes_after_it_was_passed_over_leaves_nothing_behind() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
-    let [mut first, second] = two_waiters(&server);
+    // Two rounds each, since what the server has freed may not be used again in the first. Some keys have a brace, but no tag.
+    for key in ["pool", "a}b", "{}x}", "}", ""] {
+        let server = Server::builder().recording().start();
+        for _ in 0..2 {
+            passes_over_a_client_that_goes(&server, key);
+        }
+    }
+}
+
+fn passes_over_a_client_that_goes(server: &Server, key: &str) {
+    let mut dialog = Dialog::with(server);
+    dialog.acquire(key, "a", 1, "{}");
+    let [mut first, second] = ["b", "c"]
+        .map(|session| Waiter::of(server, &format!("SEAT.ACQUIRE {key} {session} 1 BLOCK 0")));
     // The timer makes a new pool, with one seat for the two.
-    dialog.expect("DEL pool", "1");
+    dialog.expect(&format!("DEL {key}"), "1");
     first.is_granted();
     dialog.expect(&format!("CLIENT KILL ID {}", second.id()), "1");
     // What the server has freed is used for something else.
@@ -274,7 +284,7 @@ fn a_client_that_goes_after_it_was_passed_over_leaves_nothing_behind() {
     eventually("the leases have ended", || {
         dialog.ask("EXISTS other") == "0"
     });
-    nobody_is_blocked(&server);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
-    dialog.one_seat_is_free("pool");
+    nobody_is_blocked(server);
+    dialog.expect(&format!("SEAT.RELEASE {key} b"), r#"[1, "RELEASED", 0]"#);
+    dialog.one_seat_is_free(key);
 }
