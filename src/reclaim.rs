@@ -44,6 +44,8 @@ struct Hints {
     timer: Option<Timer>,
     /// The name that the timer looks at, whose hint it has taken.
     looked_at: Option<(c_int, Box<[u8]>)>,
+    /// The database of the last hint that came up.
+    last: c_int,
     module_context: *mut raw::RedisModuleCtx,
 }
 
@@ -58,6 +60,7 @@ thread_local! {
             databases: BTreeMap::new(),
             timer: None,
             looked_at: None,
+            last: -1,
             module_context: std::ptr::null_mut(),
         })
     };
@@ -71,10 +74,18 @@ impl Hints {
             .min()
     }
 
+    /// Takes out the earliest hint of all databases if it has come up by `now_ms`. Of those that came up in the same moment, the
+    /// databases take turns.
     fn take_due(&mut self, now_ms: i64) -> Option<(c_int, Box<[u8]>)> {
-        self.databases
-            .iter_mut()
-            .find_map(|(&database, schedule)| Some((database, schedule.take_due(now_ms)?)))
+        let last = self.last;
+        let hints = self.databases.iter().filter_map(|(&database, schedule)| {
+            let at_ms = schedule.earliest_ms()?;
+            Some((at_ms, database <= last, database))
+        });
+        let (_, _, database) = hints.min()?;
+        let name = self.databases.get_mut(&database)?.take_due(now_ms)?;
+        self.last = database;
+        Some((database, name))
     }
 
     /// Arms the timer for `at_ms`, unless it is armed for an earlier time.
@@ -239,7 +250,8 @@ fn reclaim_due(ctx: Ctx<'_>) {
         ctx.select_database(database);
         let name = OwnedStr::new(&name);
         if let Some(next_ms) = reclaim_from(ctx, name.get(), out_of_time) {
-            note_in(ctx, database, name.get().bytes(), next_ms);
+            // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
+            note_in(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
         }
     }
     HINTS.with_borrow_mut(|hints| hints.looked_at = None);
@@ -398,4 +410,52 @@ unsafe extern "C" fn on_cron(
             }
         });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ptr;
+
+    use seat_pool::Schedule;
+
+    use super::Hints;
+
+    #[test]
+    fn hints_come_up_by_their_time_and_the_databases_take_turns_at_the_same_time() {
+        let mut hints = Hints {
+            databases: BTreeMap::new(),
+            timer: None,
+            looked_at: None,
+            last: -1,
+            module_context: ptr::null_mut(),
+        };
+        let note = |hints: &mut Hints, database, name: &[u8], at_ms| {
+            let schedule: &mut Schedule = hints.databases.entry(database).or_default();
+            schedule.note(name, at_ms);
+        };
+        for (database, name, at_ms) in [
+            (0, b"a", 20),
+            (0, b"b", 30),
+            (3, b"c", 20),
+            (3, b"d", 10),
+            (7, b"e", 20),
+            (7, b"f", 31),
+        ] {
+            note(&mut hints, database, name, at_ms);
+        }
+        let mut taken = Vec::new();
+        while let Some((database, name)) = hints.take_due(30) {
+            taken.push(name[0]);
+            if *name == *b"e" {
+                // Not done with, so it comes up again.
+                note(&mut hints, database, &name, 20);
+            }
+            if taken.len() == 6 {
+                break;
+            }
+        }
+        // After `d` of the third database it is the turn of those above, then of those from the first on.
+        assert_eq!(taken, *b"deacee");
+    }
 }

@@ -82,6 +82,41 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
 }
 
 #[test]
+fn a_pool_with_many_lapses_does_not_hold_up_another_in_its_database_or_in_another() {
+    const MANY: usize = 20_000;
+    let server = Server::builder()
+        .recording()
+        .module_args("allow-effects yes")
+        .start();
+    let mut wire = server.wire();
+    let deadline_ms = wire.now_ms() + 3000;
+    let [seconds, later_ms] = [deadline_ms / 1000, deadline_ms + 5];
+    for (database, pool) in [(0, "beside"), (1, "apart")] {
+        wire.ask(&format!("SELECT {database}"));
+        wire.ask(&format!(
+            "SEAT.EFFECT {pool} GRANT a 1 {seconds} {seconds} - 60000 {later_ms} {{}}"
+        ));
+    }
+    wire.ask("SELECT 0");
+    ask_many(&mut wire, grants_until(deadline_ms, MANY));
+    eventually("all seats are taken back", || {
+        total(&server, "expired") == MANY as u64 + 2
+    });
+    let freed: Vec<Vec<u8>> = server
+        .commands_in_aof()
+        .into_iter()
+        .filter(|command| command.get(2).is_some_and(|form| form == b"FREE"))
+        .map(|mut command| command.swap_remove(1))
+        .collect();
+    assert_eq!(freed.len(), MANY + 2);
+    for pool in ["beside", "apart"] {
+        let place = freed.iter().position(|name| name == pool.as_bytes());
+        let place = place.expect("its seat was taken back");
+        assert!(place < MANY / 2, "{pool} came after {place} others");
+    }
+}
+
+#[test]
 fn a_lease_costs_little_memory_and_gives_it_back() {
     const MANY: usize = 200_000;
     let server = Server::start();
