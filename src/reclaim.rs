@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{queue, server, stats};
+use crate::{hints, queue, server, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
@@ -36,8 +36,6 @@ const HELD_LOOK_MS: i64 = 1000;
 /// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
 const LONGEST_WAIT_MS: i64 = 3_600_000;
 
-/// Hints that may be freed in the main thread at once.
-const FREED_AT_ONCE: usize = 1000;
 /// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct Hints {
     databases: BTreeMap<c_int, Schedule>,
@@ -164,10 +162,8 @@ fn forget_all(database: c_int) {
             .map(|(_, schedule)| std::mem::take(schedule))
             .collect()
     });
-    if flushed.iter().map(Schedule::len).sum::<usize>() > FREED_AT_ONCE {
-        // As the server does with what FLUSHALL ASYNC leaves behind.
-        std::thread::spawn(move || drop(flushed));
-    }
+    let count = flushed.iter().map(Schedule::len).sum();
+    hints::free(flushed, count);
 }
 
 /// Has the timer run within the next turn of the event loop.

@@ -12,15 +12,12 @@ use std::time::{Duration, Instant};
 use redis_module::raw;
 
 use super::{ScriptKeys, pool_of};
-use crate::config;
 use crate::ffi::{Ctx, Kind, Str, Walk, guard};
+use crate::{config, hints};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
-
-/// Hints that may be freed in the main thread at once.
-const FREED_AT_ONCE: usize = 1000;
 
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct State {
@@ -232,9 +229,7 @@ pub(crate) fn flushed(database: c_int) {
     }));
 }
 
-/// Frees hints, many of them in a thread, as the server does with what FLUSHALL ASYNC leaves behind.
 fn drop_later(pools: Vec<BTreeSet<Box<[u8]>>>) {
-    if pools.iter().map(BTreeSet::len).sum::<usize>() > FREED_AT_ONCE {
-        std::thread::spawn(move || drop(pools));
-    }
+    let count = pools.iter().map(BTreeSet::len).sum();
+    hints::free(pools, count);
 }
