@@ -123,14 +123,16 @@ pub(crate) fn take_line(database: c_int, key: &[u8]) -> Option<Box<Line<WaiterId
     STATE.with_borrow_mut(|state| state.lines.get_mut(&database)?.remove(key))
 }
 
-/// Puts a line back where it was taken from.
+/// Puts a line back where it was taken from. With the last of those who waited there goes the note that the name is to be looked at.
 pub(crate) fn put_line(database: c_int, key: &[u8], line: Box<Line<WaiterId>>) {
-    if !line.is_empty() {
-        STATE.with_borrow_mut(|state| {
+    STATE.with_borrow_mut(|state| {
+        if !line.is_empty() {
             let lines = state.lines.entry(database).or_default();
             lines.insert(key.into(), line);
-        });
-    }
+        } else if !state.moved.is_empty() {
+            state.moved.remove(&(database, key.into()));
+        }
+    });
 }
 
 /// Clients that are blocked at present.
@@ -264,5 +266,30 @@ pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> boo
     });
     for name in names {
         look_soon_at(ctx, name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seat_pool::Line;
+
+    use super::{STATE, WaiterId, has_moved, put_line, take_line};
+
+    #[test]
+    fn the_note_that_a_name_is_to_be_looked_at_goes_with_the_last_who_waits_there() {
+        let mut line = Box::<Line<WaiterId>>::default();
+        line.join(b"a", 1, false, 1);
+        line.join(b"b", 2, false, 2);
+        put_line(0, b"pool", line);
+        STATE.with_borrow_mut(|state| state.moved.insert((0, b"pool"[..].into())));
+        for (session, is_noted) in [(b"a", true), (b"b", false)] {
+            let mut line = take_line(0, b"pool").expect("somebody waits");
+            line.leave(session);
+            put_line(0, b"pool", line);
+            let noted = STATE.with_borrow(|state| state.moved.len());
+            assert_eq!(noted, usize::from(is_noted));
+        }
+        assert!(!has_moved(0, b"pool"));
+        assert!(take_line(0, b"pool").is_none());
     }
 }
