@@ -221,8 +221,10 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
             HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));
             return;
         }
-        queue::run_deferred(ctx);
-        reclaim_due(ctx);
+        let start = Instant::now();
+        let out_of_time = || start.elapsed() >= TICK_BUDGET;
+        queue::run_deferred(ctx, out_of_time);
+        reclaim_due(ctx, out_of_time);
         HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
         if queue::has_deferred() {
             wake_soon(ctx);
@@ -230,11 +232,9 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     });
 }
 
-/// Reclaims what has lapsed, until the tick's time is over.
-fn reclaim_due(ctx: Ctx<'_>) {
-    let start = Instant::now();
-    let out_of_time = || start.elapsed() >= TICK_BUDGET;
-    while !out_of_time() {
+/// Reclaims what has lapsed, until time is over, but something in any case.
+fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
+    loop {
         let now_ms = ctx.now_ms();
         let due = HINTS.with_borrow_mut(|hints| {
             hints.looked_at = hints.take_due(now_ms);
@@ -248,6 +248,9 @@ fn reclaim_due(ctx: Ctx<'_>) {
         if let Some(next_ms) = reclaim_from(ctx, name.get(), out_of_time) {
             // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
             note_in(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
+        }
+        if out_of_time() {
+            break;
         }
     }
     HINTS.with_borrow_mut(|hints| hints.looked_at = None);

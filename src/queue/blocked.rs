@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{reclaim, replies, server};
+use crate::{reclaim, replies, server, stats};
 
 /// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
 pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
@@ -67,13 +67,9 @@ pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bo
     some_left
 }
 
-/// Does what had to wait for a moment in which the server can be written to, a bounded part of it.
-pub(crate) fn run_deferred(ctx: Ctx<'_>) {
-    let deferred: Vec<_> = STATE.with_borrow_mut(|state| {
-        let some = state.deferred.len().min(4 * BATCH);
-        state.deferred.drain(..some).collect()
-    });
-    for action in deferred {
+/// Does what had to wait for a moment in which the server can be written to, until time is over.
+pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
+    while let Some(action) = STATE.with_borrow_mut(|state| state.deferred.pop_front()) {
         match action {
             Deferred::TakeBack(id, waiter) => {
                 let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
@@ -91,8 +87,21 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>) {
             Deferred::KeepPlace(name, session, ticket_ms) => {
                 with_key(ctx, &name, |key| key.keep_place(&session, ticket_ms));
             }
-            Deferred::TellLeft(name) => with_key(ctx, &name, |key| key.tell_left()),
+            Deferred::TellLeft(name) => tell_left(ctx, &name),
         }
+        if out_of_time() {
+            return;
+        }
+    }
+}
+
+/// Publishes that a client has left the queue. Its pool stays closed: to open it for a change might take much over.
+fn tell_left(ctx: Ctx<'_>, name: &Name) {
+    ctx.select_database(name.0);
+    let key = OwnedStr::new(&name.1);
+    if ctx.may_serve(key.get()) {
+        stats::LEFT.add();
+        ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, c"seat.left", key.get());
     }
 }
 
@@ -197,7 +206,7 @@ fn defer(ctx: Ctx<'_>, action: Deferred) {
         // A demotion has ended the wait, and the primary is another now.
         return;
     }
-    STATE.with_borrow_mut(|state| state.deferred.push(action));
+    STATE.with_borrow_mut(|state| state.deferred.push_back(action));
     reclaim::wake_soon(ctx);
 }
 

@@ -15,7 +15,7 @@ mod blocked;
 mod serving;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::c_int;
 
 use seat_pool::{Line, MAX_ARRIVAL, Metadata};
@@ -109,7 +109,7 @@ struct State {
     last_arrival: u64,
     /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
-    deferred: Vec<Deferred>,
+    deferred: VecDeque<Deferred>,
     /// Names under which another value may have come, with other tickets.
     moved: HashSet<Name>,
 }

@@ -1,5 +1,7 @@
 //! `script-keys`: what is in the scripts' keys is taken over by the next command that writes to the pool.
 
+use std::collections::HashSet;
+
 use super::{METADATA, SESSIONS, fill};
 use crate::dialog::{Dialog, Traces, replicated, total};
 use crate::support::{Server, eventually};
@@ -417,4 +419,66 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
     dialog.acquire("p", "a", 1, "{}");
     let reply = dialog.ask(&format!("SCARD {SESSIONS}"));
     assert!(reply.starts_with("!ERR this needs SMEMBERS, "), "{reply}");
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_told_of_and_has_nothing_taken_over() {
+    let server = Server::builder()
+        .config("notify-keyspace-events EA")
+        .module_args("script-keys yes")
+        .start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "x", 1, "{}");
+    let waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
+    fill(&mut dialog, &["a"]);
+    let mut listener = Dialog::with(&server);
+    listener.ask("PSUBSCRIBE __keyevent@0__:seat.*");
+    drop(waiter);
+    let told = listener.read();
+    assert!(
+        told.ends_with(r#""__keyevent@0__:seat.left", "p"]"#),
+        "{told}"
+    );
+    assert_eq!(total(&server, "seat_left"), 1);
+    dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
+}
+
+/// Each place that is kept takes longer than a turn of the timer may, for the sessions that are taken over there first.
+#[test]
+fn clients_that_go_at_once_have_their_places_kept_in_as_many_turns_as_it_takes() {
+    const POOLS: usize = 5;
+    const SESSIONS: usize = 5000;
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    let mut kill = Vec::new();
+    let mut waiters = Vec::new();
+    for pool in 0..POOLS {
+        dialog.acquire(&format!("p{pool}"), "x", 1, "{}");
+        let poll = format!("SEAT.ACQUIRE p{pool} w 1 QUEUE 60000 BLOCK 0");
+        let waiter = Waiter::of(&server, &poll);
+        kill.push(format!("CLIENT KILL ID {}", waiter.id()));
+        waiters.push(waiter);
+        let key = format!("license:p{pool}:active_sessions");
+        let mut add = vec!["SADD".to_owned(), key];
+        add.extend((0..SESSIONS).map(|n| format!("session-{n}")));
+        assert_eq!(dialog.ask_args(&add), SESSIONS.to_string());
+    }
+    let kill: Vec<&str> = kill.iter().map(String::as_str).collect();
+    let sent = replicated(&server, || {
+        dialog.transaction(&kill);
+        eventually("all sessions are taken over", || {
+            total(&server, "seat_imported") == (POOLS * SESSIONS) as u64
+        });
+    });
+    // What one turn of the timer changes is one unit.
+    let units = sent.split(|line| line == "MULTI" || line == "EXEC");
+    let changed = units.map(|unit| {
+        let effects = unit
+            .iter()
+            .filter_map(|line| line.strip_prefix("SEAT.EFFECT "));
+        let pools = effects.filter_map(|effect| effect.split(' ').next());
+        pools.collect::<HashSet<_>>()
+    });
+    let changed: Vec<_> = changed.filter(|pools| !pools.is_empty()).collect();
+    assert_eq!(changed.len(), POOLS, "{changed:?}");
 }
