@@ -5,6 +5,8 @@ pub mod crowd;
 mod departed;
 mod ends;
 mod keys;
+#[cfg(target_os = "linux")]
+mod listening;
 mod orders;
 pub mod python;
 mod stress;

@@ -24,11 +24,16 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
         .then(|| OwnedStr::new(&name_beside(key.bytes(), ctx.is_in_cluster())));
     let name = beside.as_ref().map_or(key, OwnedStr::get);
     let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id);
-    STATE.with_borrow_mut(|state| {
-        if let Some(waiter) = state.waiters.get_mut(&id) {
+    let is_waiting = STATE.with_borrow_mut(|state| {
+        state.waiters.get_mut(&id).is_none_or(|waiter| {
             waiter.client = Some(client);
-        }
+            matches!(waiter.outcome, Outcome::Waiting)
+        })
     });
+    if !is_waiting {
+        // Whoever heard that it joined has had it served, and there was nobody yet to be woken.
+        client.unblock();
+    }
 }
 
 /// Has waiters be told what became of them. For a closed key only.
