@@ -1,6 +1,6 @@
 //! The server around the module: what it is, and how it is set up.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::sync::LazyLock;
 
 use redis_module::raw;
@@ -75,6 +75,42 @@ fn has_failed_to_save(ctx: Ctx<'_>) -> bool {
     has_failed(c"rdb_last_bgsave_status")
         && !is(b"stop-writes-on-bgsave-error", b"no")
         && !is(b"save", b"")
+}
+
+/// Whether the server refuses what needs memory, with `OOM`. It asks so before commands that are marked for it, which none of the
+/// module is. To be above `maxmemory` is not enough: a policy may evict something, as long as there is something to evict.
+pub(crate) fn refuses_growth(ctx: Ctx<'_>) -> bool {
+    if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
+        return false;
+    }
+    let evicts = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_EVICT);
+    let verdict = || ctx.refuses_what_needs_memory();
+    !evicts || verdict().unwrap_or_else(|| !has_something_to_evict(ctx))
+}
+
+/// Whether the server, which is set to evict keys, has any that its policy allows it to. It goes on evicting until it has none.
+fn has_something_to_evict(ctx: Ctx<'_>) -> bool {
+    let policy = Info::of(ctx, c"memory").field(c"maxmemory_policy");
+    let counted = if policy.starts_with("allkeys") {
+        "keys="
+    } else {
+        "expires="
+    };
+    let keyspace = Info::of(ctx, c"keyspace");
+    let own = ctx.selected_database();
+    // A database without keys has no line.
+    let found = (0..)
+        .take_while(|&database| ctx.try_select_database(database))
+        .filter_map(|database| CString::new(format!("db{database}")).ok())
+        .any(|name| {
+            let counts = keyspace.field(&name);
+            let count = counts
+                .split(',')
+                .find_map(|count| count.strip_prefix(counted));
+            count.is_some_and(|count| count != "0")
+        });
+    ctx.select_database(own);
+    found
 }
 
 /// The value of a setting of the server's, if `CONFIG` tells: whoever runs the server may have taken that away.

@@ -1,5 +1,7 @@
 //! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds] [QUEUE milliseconds] [BLOCK milliseconds]`
 
+use std::cell::OnceCell;
+
 use redis_module::raw;
 use seat_pool::{Acquire as Decision, Effect, Lease, Metadata, Ticket};
 
@@ -10,7 +12,7 @@ use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
 use crate::queue::{self, Request};
 use crate::replies::{self, Granted};
-use crate::{config, stats};
+use crate::{config, server, stats};
 
 pub(super) struct Acquire;
 
@@ -49,6 +51,7 @@ impl Command for Acquire {
             lease: options.lease(now_ms)?,
             options,
             now_ms,
+            lacks_memory: OnceCell::new(),
         };
 
         let mut key = call.pool_to_change()?;
@@ -77,6 +80,8 @@ struct Attempt<'a> {
     lease: Option<Lease>,
     options: Options<'a>,
     now_ms: i64,
+    /// Found out once: those who are let in first take some of the memory, and a call that has changed something must not be refused.
+    lacks_memory: OnceCell<bool>,
 }
 
 impl<'a> Attempt<'a> {
@@ -113,7 +118,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn refuse_when_out_of_memory(&self) -> Result<(), Error> {
-        if self.call.ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
+        let ask = || server::refuses_growth(self.call.ctx);
+        if *self.lacks_memory.get_or_init(ask) {
             return Err(Error::OutOfMemory);
         }
         Ok(())

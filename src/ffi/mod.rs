@@ -7,6 +7,7 @@
 mod call;
 mod filter;
 mod keyspace;
+mod memory;
 mod spec;
 mod user;
 mod value;

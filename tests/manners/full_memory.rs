@@ -1,4 +1,4 @@
-//! maxmemory reached under noeviction: only what needs memory is refused.
+//! maxmemory reached: only what needs memory is refused, and only where the server would refuse a SET.
 
 use crate::dialog::{Dialog, Traces};
 use crate::support::Server;
@@ -149,4 +149,88 @@ fn a_full_replica_follows_its_primary() {
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
     primary.wait_for_offset(&replica);
     assert_eq!(primary.digest(), replica.digest());
+}
+
+/// Sets a limit of a little more than is used, and fills the room with keys of a kilobyte until some are evicted.
+fn fill_cache(server: &Server, dialog: &mut Dialog) {
+    let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
+    let limit = used + 4_000_000;
+    dialog.expect(&format!("CONFIG SET maxmemory {limit}"), "+OK");
+    let value = "x".repeat(1000);
+    let mut key = 0;
+    while server.info("stats")["evicted_keys"] == "0" {
+        for _ in 0..500 {
+            dialog.expect(&format!("SET cached-{key} {value}"), "+OK");
+            key += 1;
+        }
+    }
+}
+
+#[test]
+fn while_eviction_makes_room_no_call_is_refused_that_a_set_in_its_place_would_not_be() {
+    let server = Server::builder()
+        .config("maxmemory-policy allkeys-lru")
+        .start();
+    let mut dialog = Dialog::with(&server);
+    fill_cache(&server, &mut dialog);
+    let value = "x".repeat(10_000);
+    for round in 0..1000 {
+        dialog.expect(&format!("SET set-{round} {value}"), "+OK");
+        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool-{round} a 9 {{}}"));
+        assert!(reply.starts_with(r#"[1, "ACQUIRED""#), "{round}: {reply}");
+    }
+    // In a transaction the server looks once, before it; what its first command takes is evicted for later.
+    for command in [
+        "SEAT.ACQUIRE inside a 1",
+        "SEAT.ACQUIRE inside b 1 QUEUE 1000",
+        "SEAT.EXPORT inside sessions metadata",
+    ] {
+        dialog.expect("MULTI", "+OK");
+        dialog.expect("SETRANGE much 500000 x", "+QUEUED");
+        dialog.expect("SEAT.ACQUIRE inside a 1", "+QUEUED");
+        dialog.expect(command, "+QUEUED");
+        let reply = dialog.ask("EXEC");
+        assert!(!reply.contains("OOM"), "{command}: {reply}");
+        dialog.ask("DEL much inside sessions metadata");
+    }
+}
+
+#[test]
+fn a_policy_that_finds_nothing_to_evict_refuses_as_noeviction_does() {
+    let server = Server::builder()
+        .config("maxmemory-policy volatile-lru")
+        .start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    fill_memory(&server);
+    for command in [
+        "SET x y",
+        "SEAT.ACQUIRE pool b 9 {}",
+        "SEAT.ACQUIRE pool b 1 QUEUE 1000",
+        "SEAT.ACQUIRE missing b 1",
+        "SEAT.EXPORT pool sessions metadata",
+    ] {
+        dialog.expect(command, OOM);
+    }
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+}
+
+#[test]
+fn the_verdict_of_the_server_is_asked_without_a_trace() {
+    let (server, mut dialog) = prepared();
+    dialog.expect("CONFIG SET maxmemory-policy volatile-lru", "+OK");
+    fill_memory(&server);
+    let mut monitor = Dialog::with(&server);
+    monitor.expect("MONITOR", "+OK");
+    let before = Traces::of(&server);
+    dialog.expect("SEAT.ACQUIRE pool e 9 {}", OOM);
+    assert_eq!(Traces::of(&server), before);
+    assert!(!server.info("commandstats").contains_key("cmdstat_set"));
+    dialog.expect("ECHO end", r#""end""#);
+    let mut line = monitor.read();
+    while !line.contains(r#"] "ECHO""#) {
+        assert!(!line.contains(r#"] "SET""#), "{line}");
+        line = monitor.read();
+    }
 }
