@@ -426,3 +426,33 @@ fn pools_of_one_name_in_two_databases_are_two() {
     dialog.expect("SELECT 0", "+OK");
     assert_eq!(dialog.sessions("pool"), ["a"]);
 }
+
+#[test]
+fn revoking_four_times_as_many_sessions_in_a_call_takes_about_four_times_as_long() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let mut revoke = |sessions: usize| -> u64 {
+        let names: Vec<String> = (0..sessions).map(|n| format!("s{n}")).collect();
+        for chunk in names.chunks(500) {
+            for name in chunk {
+                dialog.send(&format!("SEAT.ACQUIRE pool {name} {sessions}"));
+            }
+            for name in chunk {
+                let reply = dialog.read();
+                assert!(reply.starts_with(r#"[1, "ACQUIRED""#), "{name}: {reply}");
+            }
+        }
+        dialog.expect("CONFIG RESETSTAT", "+OK");
+        let all = format!("SEAT.REVOKE pool {}", names.join(" "));
+        dialog.expect(&all, &sessions.to_string());
+        let stats = server.info("commandstats")["cmdstat_seat.revoke"].clone();
+        let mut fields = stats.split(',');
+        let spent = fields.find_map(|field| field.strip_prefix("usec="));
+        spent.expect("a time").parse().expect("microseconds")
+    };
+    // The shortest of several, which nothing else on the machine has disturbed.
+    let mut shortest = |sessions| (0..5).map(|_| revoke(sessions)).min().expect("some");
+    let (few, many) = (shortest(10_000), shortest(40_000));
+    // To search all arguments for each session would take sixteen times as long.
+    assert!(many < 8 * few, "{many} against {few} microseconds");
+}
