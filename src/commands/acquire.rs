@@ -22,7 +22,7 @@ impl Command for Acquire {
         summary: c"Takes a seat of a pool for a session, if one is free, or waits for one.",
         complexity: c"O(N) in the length of the metadata, and O(log N) in the length of the queue",
         since: SINCE,
-        flags: c"write fast",
+        flags: c"write fast blocking",
         arity: -4,
         keys: &[raw::REDISMODULE_CMD_KEY_RW
             | raw::REDISMODULE_CMD_KEY_ACCESS

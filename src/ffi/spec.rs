@@ -121,7 +121,7 @@ pub(crate) struct Spec {
     pub(crate) complexity: &'static CStr,
     /// The version of the module that brought it.
     pub(crate) since: &'static CStr,
-    /// The server's flags, which also name its ACL categories.
+    /// The flags of the newest servers, which also name the ACL categories; `slow` is that of all that are not `fast`.
     pub(crate) flags: &'static CStr,
     /// Arguments with the name, as a minimum if negative.
     pub(crate) arity: c_int,
@@ -150,9 +150,10 @@ impl Spec {
     ) -> Result<(), &'static str> {
         const OK: c_int = raw::Status::Ok as c_int;
         let (ctx, name) = (ctx.as_ptr(), self.name.as_ptr());
+        let flags = self.known_flags();
         // SAFETY: context and strings are valid, and the server copies them.
         unsafe {
-            let flags = self.flags.as_ptr();
+            let flags = flags.as_ptr();
             let last_key = self.keys.len() as c_int;
             let created =
                 api!(RedisModule_CreateCommand)(ctx, name, Some(callback), flags, 1, last_key, 1);
@@ -174,14 +175,29 @@ impl Spec {
             if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
                 let flags = self.flags.to_str().unwrap_or_default();
                 let own = flags.replace("readonly", "read");
-                let categories = format!("{own} {}", category.unwrap_or_default());
-                let categories = CString::new(categories.trim_end()).unwrap_or_default();
+                // The server adds none by itself once it is told some.
+                let is_fast = flags.split(' ').any(|flag| flag == "fast");
+                let slow = if is_fast { None } else { Some("slow") };
+                let categories = [Some(own.as_str()), slow, category];
+                let categories: Vec<&str> = categories.into_iter().flatten().collect();
+                let categories = CString::new(categories.join(" ")).unwrap_or_default();
                 if set_categories(command, categories.as_ptr()) != OK {
                     return Err("cannot set the command's ACL categories");
                 }
             }
         }
         Ok(())
+    }
+
+    /// The flags that this server knows: it refuses a command with any other.
+    fn known_flags(&self) -> CString {
+        // SAFETY: the statics are set once before the module's first callback; the function came with `blocking`, in 7.0.
+        let knows_blocking = unsafe { raw::RedisModule_GetCommand }.is_some();
+        let flags = self.flags.to_str().unwrap_or_default().split(' ');
+        let known: Vec<&str> = flags
+            .filter(|&flag| flag != "blocking" || knows_blocking)
+            .collect();
+        CString::new(known.join(" ")).unwrap_or_default()
     }
 
     fn document(&self, command: *mut raw::RedisModuleCommand) -> Result<(), &'static str> {

@@ -100,8 +100,7 @@ fn the_categories_are_those_that_the_server_has() {
     for command in WRITING {
         reader.forbidden(command);
     }
-    let mut fast = Dialog::as_worker(&server, "~* +@fast");
-    for (command, is_fast) in [
+    let speeds = [
         ("SEAT.COUNT pool", true),
         ("SEAT.GET pool a", true),
         ("SEAT.ACQUIRE pool a 9", true),
@@ -110,13 +109,34 @@ fn the_categories_are_those_that_the_server_has() {
         ("SEAT.SESSIONS pool", false),
         ("SEAT.SCAN pool 0", false),
         ("SEAT.REVOKE pool x", false),
+    ];
+    for (rights, fast, slow) in [
+        ("+@fast", true, false),
+        ("+@slow", false, true),
+        ("+@all -@slow", true, false),
+        ("+@all -@fast", false, true),
     ] {
-        if is_fast && in_categories {
-            allowed(&mut fast, command);
-        } else {
-            fast.forbidden(command);
+        let mut dialog = Dialog::as_worker(&server, &format!("~* {rights}"));
+        // A category that the server does not know a command to be in neither gives nor takes it.
+        let without = rights.starts_with("+@all");
+        for (command, is_fast) in speeds {
+            let has = if is_fast { fast } else { slow };
+            if if in_categories { has } else { without } {
+                allowed(&mut dialog, command);
+            } else {
+                dialog.forbidden(command);
+            }
         }
     }
+    let mut patient = Dialog::as_worker(&server, "~* +@all -@blocking");
+    for command in ["SEAT.ACQUIRE pool a 9", "SEAT.ACQUIRE pool x 1 BLOCK 1"] {
+        if in_categories {
+            patient.forbidden(command);
+        } else {
+            allowed(&mut patient, command);
+        }
+    }
+    allowed(&mut patient, "SEAT.HEARTBEAT pool a");
     let mut writer = Dialog::as_worker(&server, "~* +@write");
     for command in WRITING {
         if in_categories {

@@ -64,7 +64,11 @@ fn flags_keys_and_arity() {
         assert_eq!(fields[0], Value::BulkString(name.into()));
         let mut actual = strings(&fields[2]);
         actual.remove("module");
-        let flags: BTreeSet<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let mut flags: BTreeSet<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        // A module's command can be told to block since 7.0.
+        if name == "seat.acquire" && server.version() >= (7, 0, 0) {
+            flags.insert("blocking".to_owned());
+        }
         assert_eq!(actual, flags, "{name}");
         let keys = if ["seat.import", "seat.export"].contains(&name) {
             3
