@@ -129,18 +129,19 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
     ctx.filter_commands(is_needed.then_some(on_command));
 }
 
-fn on_command(command: Incoming<'_>) {
+fn on_command(command: &mut Incoming<'_>) {
     let Some(name) = command.get(0) else { return };
     match name.len() {
-        4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => script(command, name),
-        4..=9 if matches!(name[0], b'h' | b'H' | b's' | b'S') => reader(command, name),
+        4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => script(command),
+        4..=9 if matches!(name[0], b'h' | b'H' | b's' | b'S') => reader(command),
         _ => {}
     }
 }
 
 /// `EVALSHA sha 1 key argument ...` of a listed script, or `EVAL text 1 key argument ...` of its text, becomes
 /// `SEAT.* key argument ...`.
-fn script(command: Incoming<'_>, name: &[u8]) {
+fn script(command: &mut Incoming<'_>) {
+    let name = command.get(0).unwrap_or_default();
     let by_hash = name.eq_ignore_ascii_case(b"EVALSHA");
     let is_script = by_hash || name.eq_ignore_ascii_case(b"EVAL");
     if !is_script || !carries_out_scripts() || command.get(2) != Some(b"1") || command.len() < 4 {
@@ -183,10 +184,11 @@ pub(crate) fn is_outdated(name: Str<'_>) -> bool {
 }
 
 /// `SISMEMBER license:...:active_sessions session` and its like become `SEAT.SISMEMBER ...`.
-fn reader(command: Incoming<'_>, name: &[u8]) {
+fn reader(command: &mut Incoming<'_>) {
     if !config::SCRIPT_VIEW.get() {
         return;
     }
+    let name = command.get(0).unwrap_or_default();
     let Some(key) = command.get(1).filter(|key| key.starts_with(PREFIX)) else {
         return;
     };
