@@ -33,7 +33,7 @@ impl Command for Queue {
         for place in waiting {
             ctx.reply_array(2);
             ctx.reply_bulk(place.session);
-            ctx.reply_integer((now_ms - place.since_ms).max(0));
+            ctx.reply_integer(now_ms.saturating_sub(place.since_ms).max(0));
         }
         Ok(())
     }

@@ -156,3 +156,21 @@ fn replies_are_the_same_in_resp3() {
     dialog.expect("SEAT.RESIZE pool 2", "1");
     assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2, 60000]"#);
 }
+
+#[test]
+fn a_place_taken_before_the_beginning_of_time_has_been_waiting_for_as_long_as_can_be_told() {
+    let server = Server::builder().module_args("allow-effects yes").start();
+    let mut dialog = Dialog::with(&server);
+    let join = format!(
+        "SEAT.EFFECT pool JOIN old 1 1 {} 1000 4102444800000",
+        i64::MIN
+    );
+    dialog.expect(&join, "1");
+    let join = format!(
+        "SEAT.EFFECT pool JOIN young 1 2 {} 1000 4102444800000",
+        i64::MAX
+    );
+    dialog.expect(&join, "1");
+    let shown = format!(r#"[["old", {}], ["young", 0]]"#, i64::MAX);
+    dialog.expect("SEAT.QUEUE pool", &shown);
+}
