@@ -31,7 +31,7 @@ impl Entry {
 /// A tree of three levels: groups, their leaves, and the entries in these, each level a sorted list. Each list of the upper two has
 /// the last keys of its members beside it, close together, so that a search touches few cache lines among a million leases, and
 /// a heartbeat, which is one removal and one insertion, moves little. With a million leases there are some hundreds of groups.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     groups: List<Group>,
     /// Entries in each group.
@@ -127,6 +127,21 @@ fn split_at(len: usize, place: usize) -> usize {
 
 fn leaf_bytes(leaf: &Leaf) -> usize {
     allocated(leaf.capacity() * size_of::<Entry>())
+}
+
+impl Clone for Deadlines {
+    fn clone(&self) -> Deadlines {
+        let groups = self.groups.clone();
+        // The clones of the leaves have no reserve.
+        let leaves = groups.parts.iter().flat_map(|group| &group.leaves.parts);
+        let leaf_bytes = leaves.map(leaf_bytes).sum();
+        Deadlines {
+            groups,
+            sizes: self.sizes.clone(),
+            len: self.len,
+            leaf_bytes,
+        }
+    }
 }
 
 impl Deadlines {
@@ -414,6 +429,7 @@ mod tests {
             model.remove(&(deadline_ms, slot));
         }
         check(&deadlines, &model);
+        check(&deadlines.clone(), &model);
         assert_eq!(model.len(), full_groups * GROUP);
         // Of two neighbours in a group one is a quarter full at least.
         let groups = deadlines.groups.parts.len();
@@ -425,5 +441,27 @@ mod tests {
         }
         check(&deadlines, &BTreeMap::new());
         assert_eq!((deadlines.leaf_bytes, deadlines.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_copy_counts_its_own_leaves_which_have_no_reserve() {
+        let mut deadlines = Deadlines::default();
+        for slot in 0..LEAF as u32 - 3 {
+            deadlines.insert(Entry {
+                deadline_ms: 1,
+                slot,
+                length_ms: 1,
+            });
+        }
+        let mut copy = deadlines.clone();
+        assert!(copy.memory_bytes() < deadlines.memory_bytes());
+        assert_eq!(
+            copy.leaf_bytes,
+            leaves_of(&copy).map(leaf_bytes).sum::<usize>()
+        );
+        for slot in 0..LEAF as u32 - 3 {
+            assert!(copy.remove(1, slot).is_some());
+        }
+        assert_eq!(copy.leaf_bytes, 0);
     }
 }
