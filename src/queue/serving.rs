@@ -172,6 +172,7 @@ impl PoolKey<'_> {
             return;
         }
         self.commit(&Effect::freeing(session, Freed::Released));
+        stats::RELEASED.add();
         let ticket = request.ticket_ms.and_then(|ticket_ms| {
             let ticket = Ticket {
                 since_ms: request.since_ms,

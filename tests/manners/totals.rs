@@ -1,7 +1,8 @@
 //! INFO seat.
 
 use crate::dialog::{Dialog, total, totals};
-use crate::support::Server;
+use crate::support::{Server, eventually};
+use crate::waiters::Waiter;
 
 #[test]
 fn the_totals_count_what_happened() {
@@ -114,4 +115,42 @@ fn the_totals_are_a_section_of_info_everything() {
     assert!(text.contains("\r\nseat_acquired:0\r\n"), "{text}");
     let plain = Dialog::with(&Server::plain()).bytes(&["INFO", "seat"]);
     assert!(!String::from_utf8_lossy(&plain).contains("seat_"));
+}
+
+#[test]
+fn the_seats_that_were_granted_and_not_freed_are_those_in_use_though_a_client_was_gone_before_its_grant()
+ {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 3, "{}");
+    dialog.acquire("pool", "b", 3, "{}");
+    let reply = dialog.ask("SEAT.ACQUIRE pool c 3 PX 1");
+    assert!(reply.starts_with(r#"[1, "ACQUIRED""#), "{reply}");
+    eventually("the lease has lapsed", || {
+        total(&server, "seat_expired") == 1
+    });
+    dialog.acquire("pool", "d", 3, "{}");
+    let in_use = |dialog: &mut Dialog| {
+        let freed = ["seat_released", "seat_revoked", "seat_expired"];
+        let freed: u64 = freed.iter().map(|field| total(&server, field)).sum();
+        let left = total(&server, "seat_acquired") - freed;
+        assert_eq!(dialog.number("SEAT.COUNT pool"), left as i64);
+        left
+    };
+    assert_eq!(in_use(&mut dialog), 3);
+    for (session, options) in [("e", "BLOCK 0"), ("f", "QUEUE 60000 BLOCK 0")] {
+        let released = total(&server, "seat_released");
+        let command = format!("SEAT.ACQUIRE pool {} 3 {options}", session);
+        let waiter = Waiter::of(&server, &command);
+        let kill = format!("CLIENT KILL ID {}", waiter.id());
+        dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
+        eventually("the seat is taken back", || {
+            total(&server, "seat_released") == released + 2
+        });
+        assert_eq!(in_use(&mut dialog), 2);
+        dialog.ask(&format!("SEAT.RELEASE pool {}", session));
+        dialog.acquire("pool", "a", 3, "{}");
+    }
+    dialog.expect("SEAT.REVOKE pool b d", "2");
+    assert_eq!(in_use(&mut dialog), 1);
 }
