@@ -241,7 +241,7 @@ impl Pool {
         if stop < end { stop as u64 } else { 0 }
     }
 
-    /// The bytes that the pool takes, its own struct included. O(n / 256).
+    /// The bytes that the pool takes, its own struct included. O(n / 256), and O(n) in the tickets.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Pool>()
             + self.payload_bytes

@@ -2,7 +2,8 @@
 //! for each argument and reply.
 //!
 //! Every pointer here comes from the server for the length of one callback, and the types below carry that as a lifetime. All of
-//! it runs on the main thread, except `free`, which the server may call from a background thread.
+//! it runs on the main thread, with two exceptions: the server may call `free` from a background thread, and it may call what saves
+//! a value (`rdb_save`, `aof_rewrite`) in a child that it has forked.
 
 mod call;
 mod filter;
@@ -87,7 +88,7 @@ impl<'a> Ctx<'a> {
         self.raw.as_ptr()
     }
 
-    /// Whether all of `flags` (`REDISMODULE_CTX_FLAGS_*`) or some of them are set.
+    /// Whether any of `flags` (`REDISMODULE_CTX_FLAGS_*`) is set.
     pub(crate) fn has_any_flag(self, flags: u32) -> bool {
         // SAFETY: the context is valid for 'a.
         let set = unsafe { api!(RedisModule_GetContextFlags)(self.as_ptr()) };
