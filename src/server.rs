@@ -61,7 +61,8 @@ fn lacks_replicas(ctx: Ctx<'_>) -> bool {
     };
     let wanted = setting(ctx, b"min-replicas-to-write");
     let wanted = wanted.and_then(|wanted| String::from_utf8(wanted).ok()?.parse::<i64>().ok());
-    wanted.is_some_and(|wanted| following < wanted)
+    // If the number is not to be had, it is one at least.
+    following < wanted.unwrap_or(1)
 }
 
 /// Whether the last snapshot failed and the server is set to mind that, or the last write to the AOF.

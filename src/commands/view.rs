@@ -25,7 +25,7 @@ impl<const READER: usize> Command for View<READER> {
         summary: c"Reads a key of the scripts' from the pool.",
         complexity: READERS[READER].complexity,
         since: SINCE,
-        flags: c"readonly",
+        flags: READERS[READER].flags,
         arity: READERS[READER].arity,
         keys: &[raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS],
         arguments: if READERS[READER].arity == 3 {

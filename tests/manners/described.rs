@@ -50,13 +50,13 @@ fn flags_keys_and_arity() {
         ("seat.position", &["readonly", "fast"], 3),
         ("seat.import", &["write"], 4),
         ("seat.export", &["write"], 4),
-        ("seat.sismember", &["readonly"], 3),
+        ("seat.sismember", &["readonly", "fast"], 3),
         ("seat.smembers", &["readonly"], 2),
-        ("seat.scard", &["readonly"], 2),
-        ("seat.hget", &["readonly"], 3),
+        ("seat.scard", &["readonly", "fast"], 2),
+        ("seat.hget", &["readonly", "fast"], 3),
         ("seat.hgetall", &["readonly"], 2),
-        ("seat.hexists", &["readonly"], 3),
-        ("seat.hlen", &["readonly"], 2),
+        ("seat.hexists", &["readonly", "fast"], 3),
+        ("seat.hlen", &["readonly", "fast"], 2),
         ("seat.hkeys", &["readonly"], 2),
     ];
     for (name, flags, arity) in expected {
