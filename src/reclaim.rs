@@ -272,11 +272,10 @@ fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> 
         return some_left.then(|| ctx.now_ms());
     };
     while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
-    if key.holds_grants() {
-        return Some(ctx.now_ms() + HELD_LOOK_MS);
-    }
+    // Where grants are held, this still removes lost tickets and keeps those whose clients are blocked.
     key.serve();
-    key.next_look_ms()
+    let held = key.holds_grants().then(|| ctx.now_ms() + HELD_LOOK_MS);
+    key.next_look_ms().into_iter().chain(held).min()
 }
 
 impl PoolKey<'_> {

@@ -1,6 +1,7 @@
 //! `script-keys`: what is in the scripts' keys is taken over by the next command that writes to the pool.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use super::{METADATA, SESSIONS, fill};
 use crate::dialog::{Dialog, Traces, replicated, total};
@@ -481,4 +482,27 @@ fn clients_that_go_at_once_have_their_places_kept_in_as_many_turns_as_it_takes()
     });
     let changed: Vec<_> = changed.filter(|pools| !pools.is_empty()).collect();
     assert_eq!(changed.len(), POOLS, "{changed:?}");
+}
+
+#[test]
+fn places_are_kept_and_lost_in_time_while_a_row_cannot_be_taken_over() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "a", 1, "{}");
+    dialog.expect("SEAT.ACQUIRE p b 1 QUEUE 300", r#"[0, "QUEUED", 1, 1, 1]"#);
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p c 1 QUEUE 300 BLOCK 0");
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    let start = Instant::now();
+    eventually("the ticket that nobody asked for again is lost", || {
+        total(&server, "seat_tickets") == 1
+    });
+    // Longer than the other would be valid if its client were gone.
+    eventually("its place would be lost", || {
+        start.elapsed() > Duration::from_millis(2500)
+    });
+    assert_eq!(dialog.queue("p"), ["c"]);
+    dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
+    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }

@@ -47,8 +47,13 @@ fn whole_pools(dialog: &mut Dialog, policy: &str) -> usize {
     let mut left = 0;
     for pool in 0..POOLS {
         let name = format!("pool-{pool}");
-        let sessions = dialog.sessions(&name);
+        let mut sessions = dialog.sessions(&name);
         let mut queue = dialog.queue(&name);
+        // The server may evict the pool between the two, to make room for the replies.
+        while dialog.sessions(&name) != sessions {
+            sessions = dialog.sessions(&name);
+            queue = dialog.queue(&name);
+        }
         queue.retain(|session| session != "blocked");
         // Whoever was blocked at a pool that is evicted holds a seat of a new one soon after.
         if sessions != ["blocked"] {
