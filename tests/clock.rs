@@ -45,21 +45,26 @@ impl Clock {
     }
 }
 
-/// `clock/ahead.c`, compiled by the C compiler that linking this test took.
+/// Makes a library of a C file of this repository, with the compiler that linking this test took.
+pub fn compile(source: &str, library: &Path) {
+    let compiled = Command::new("cc")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args([
+            "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", source, "-o",
+        ])
+        .arg(library)
+        .status()
+        .expect("cc, to make a library for a server: apt-get install gcc libc6-dev");
+    assert!(compiled.success(), "{source} does not compile");
+}
+
+/// `clock/ahead.c`, compiled.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clock/ahead.c");
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let library = dir.join(format!("ahead-{}.so", std::process::id()));
-        let compiled = Command::new("cc")
-            .args([
-                "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", source, "-o",
-            ])
-            .arg(&library)
-            .status()
-            .expect("cc, to step a server's clock: apt-get install gcc libc6-dev");
-        assert!(compiled.success(), "{source} does not compile");
+        compile("tests/clock/ahead.c", &library);
         // One name for all runs, so that they do not pile up; another run's server keeps the file that it has mapped.
         let shared = dir.join("ahead.so");
         fs::rename(library, &shared).expect("a name");

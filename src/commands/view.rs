@@ -154,8 +154,10 @@ impl Seen<'_> {
 
     /// What the key itself has of sessions that are not in the pool: groups of `width` strings, the session first.
     fn others(&self, command: &'static CStr, width: usize) -> Result<Vec<Vec<u8>>, Error> {
-        self.ctx.needs(command)?;
         let reply = self.ctx.call(command, &self.arguments[..1]);
+        if reply.is_none() {
+            self.ctx.needs(command)?;
+        }
         // A key of another type has none.
         let strings = reply.iter().filter_map(Reply::strings).flatten();
         let strings: Vec<&[u8]> = strings.collect();
