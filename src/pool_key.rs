@@ -25,6 +25,8 @@ pub(crate) struct PoolKey<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) name: Str<'a>,
     pub(crate) database: c_int,
+    /// The moment for which it is open, by the server's clock: all that is decided here holds for this one.
+    pub(crate) now_ms: i64,
     /// The arguments of the command that is carried out, if it is one.
     args: Args<'a>,
     /// Absent for a missing key that was opened for reading.
@@ -43,23 +45,24 @@ pub(crate) struct PoolKey<'a> {
 
 impl<'a> PoolKey<'a> {
     /// Opens a key to read its pool.
-    pub(crate) fn read(ctx: Ctx<'a>, name: Str<'a>) -> Result<PoolKey<'a>, Error> {
-        PoolKey::open(ctx, name, raw::REDISMODULE_READ as c_int)
+    pub(crate) fn read(ctx: Ctx<'a>, name: Str<'a>, now_ms: i64) -> Result<PoolKey<'a>, Error> {
+        PoolKey::open(ctx, name, now_ms, raw::REDISMODULE_READ as c_int)
     }
 
     /// Opens a key to change its pool, or to create one. That alone disturbs no WATCH and no tracking client.
-    pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>) -> Result<PoolKey<'a>, Error> {
+    pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>, now_ms: i64) -> Result<PoolKey<'a>, Error> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        PoolKey::open(ctx, name, mode as c_int)
+        PoolKey::open(ctx, name, now_ms, mode as c_int)
     }
 
-    fn open(ctx: Ctx<'a>, name: Str<'a>, mode: c_int) -> Result<PoolKey<'a>, Error> {
+    fn open(ctx: Ctx<'a>, name: Str<'a>, now_ms: i64, mode: c_int) -> Result<PoolKey<'a>, Error> {
         // SAFETY: context and name are valid; the handle is closed by `drop`.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode) };
         let mut key = PoolKey {
             ctx,
             name,
             database: ctx.selected_database(),
+            now_ms,
             args: Args::NONE,
             handle: NonNull::new(handle.cast()),
             pool: None,
@@ -274,7 +277,7 @@ impl Drop for PoolKey<'_> {
             let may_grant = !self.grants_held && first_seats.is_some_and(|seats| seats > 0);
             if !self.exists() && may_grant {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
-                reclaim::note(self.ctx, self.name, self.ctx.now_ms());
+                reclaim::note(self.ctx, self.name, self.now_ms);
             }
         }
         self.events.notify(self.ctx, self.name);

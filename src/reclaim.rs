@@ -245,7 +245,7 @@ fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
         };
         ctx.select_database(database);
         let name = OwnedStr::new(&name);
-        if let Some(next_ms) = reclaim_from(ctx, name.get(), out_of_time) {
+        if let Some(next_ms) = reclaim_from(ctx, name.get(), now_ms, out_of_time) {
             // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
             note_in(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
         }
@@ -258,30 +258,35 @@ fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
 
 /// Reclaims the lapsed seats of one pool, serves its queue, and returns its earliest deadline then; that lies in the past if
 /// time was over.
-fn reclaim_from(ctx: Ctx<'_>, name: Str<'_>, out_of_time: impl Fn() -> bool) -> Option<i64> {
+fn reclaim_from(
+    ctx: Ctx<'_>,
+    name: Str<'_>,
+    now_ms: i64,
+    out_of_time: impl Fn() -> bool,
+) -> Option<i64> {
     let database = ctx.selected_database();
     if !ctx.may_serve(name) {
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
         // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
-        let is_pool = PoolKey::read(ctx, name).is_ok_and(|key| key.exists());
-        return (some_left || is_pool).then(|| ctx.now_ms() + queue::SLOT_LOOK_MS);
+        let is_pool = PoolKey::read(ctx, name, now_ms).is_ok_and(|key| key.exists());
+        return (some_left || is_pool).then_some(now_ms + queue::SLOT_LOOK_MS);
     }
-    let Ok(mut key) = scripts::open(ctx, name, Caller::Module) else {
+    let Ok(mut key) = scripts::open(ctx, name, now_ms, Caller::Module) else {
         // A key of another type has no leases, whatever the hint was.
         let some_left = queue::fail(database, name.bytes(), || Error::WrongType);
-        return some_left.then(|| ctx.now_ms());
+        return some_left.then_some(now_ms);
     };
-    while key.reclaim(ctx.now_ms(), BATCH) == BATCH && !out_of_time() {}
+    while key.reclaim(BATCH) == BATCH && !out_of_time() {}
     // Where grants are held, this still removes lost tickets and keeps those whose clients are blocked.
     key.serve();
-    let held = key.holds_grants().then(|| ctx.now_ms() + HELD_LOOK_MS);
+    let held = key.holds_grants().then(|| now_ms + HELD_LOOK_MS);
     key.next_look_ms().into_iter().chain(held).min()
 }
 
 impl PoolKey<'_> {
     /// Frees up to `limit` seats whose leases have lapsed and returns how many those were.
-    pub(crate) fn reclaim(&mut self, now_ms: i64, limit: usize) -> usize {
-        let lapsed = self.pool().lapsed(now_ms, limit);
+    pub(crate) fn reclaim(&mut self, limit: usize) -> usize {
+        let lapsed = self.pool().lapsed(self.now_ms, limit);
         let lapsed: Vec<Box<[u8]>> = lapsed.map(Box::from).collect();
         for session in &lapsed {
             self.expire(session);
@@ -310,7 +315,7 @@ unsafe extern "C" fn on_key_event(
         guard("a keyspace event", || {
             // The key may be an object on the server's stack, which 6.2 cannot open.
             let name = OwnedStr::new(key.bytes());
-            let Ok(key) = PoolKey::read(ctx, name.get()) else {
+            let Ok(key) = PoolKey::read(ctx, name.get(), ctx.now_ms()) else {
                 return;
             };
             queue::value_came(key.value(), key.database, name.get().bytes());

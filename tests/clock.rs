@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::lines::{Lines, total, wait_for_reclaim};
 use crate::support::{Builder, Server, Wire, eventually};
+use crate::waiters::Waiter;
 
 const HOUR: i64 = 3600;
 const HOUR_MS: i64 = 1000 * HOUR;
@@ -167,6 +168,35 @@ fn every_command_sees_a_step_at_once() {
     }
     wire.ask("CLIENT UNPAUSE");
     assert_eq!(total(&server, "expired"), 0);
+}
+
+#[test]
+fn what_a_command_decides_and_says_is_of_one_moment() {
+    let clock = Clock::ahead_by(0);
+    let server = clock
+        .of(Server::builder())
+        .env("SEAT_TEST_HURRY", "1000")
+        .start();
+    let mut wire = server.wire();
+    for lease_ms in 1..=60 {
+        let pool = format!("pool:{lease_ms}");
+        for holder in ["a", "b", "c"] {
+            wire.ask(&format!("SEAT.ACQUIRE {pool} {holder} 3"));
+        }
+        let _waiters = ["d", "e"].map(|session| {
+            Waiter::of(&server, &format!("SEAT.ACQUIRE {pool} {session} 3 BLOCK 0"))
+        });
+        // In one turn of the event loop, so that no timer comes between. For some length the lease ends amid the second command.
+        let replies = wire.ask_at_once(&[
+            &format!("SEAT.ACQUIRE {pool} a 3 PX {lease_ms}"),
+            &format!("SEAT.RELEASE {pool} b"),
+        ]);
+        let used = replies[1]
+            .strip_prefix("1 RELEASED ")
+            .and_then(|used| used.parse().ok());
+        let within = used.is_some_and(|used: u32| used <= 3);
+        assert!(within, "{lease_ms} ms: {replies:?}");
+    }
 }
 
 #[test]

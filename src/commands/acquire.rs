@@ -43,14 +43,12 @@ impl Command for Acquire {
         let session = call.new_session(2)?;
         let seats = call.arg(3)?.integer().ok_or(Error::Seats)?;
         let options = Options::parse_with_queue(call.args, 4)?;
-        let now_ms = ctx.now_ms();
         let request = Attempt {
             call,
             session,
             seats,
-            lease: options.lease(now_ms)?,
+            lease: options.lease(call.now_ms)?,
             options,
-            now_ms,
             lacks_memory: OnceCell::new(),
         };
 
@@ -65,7 +63,7 @@ impl Command for Acquire {
             Decision::NoSeats { position } if request.waits() => request.join(key, position)?,
             Decision::NoSeats { .. } => {
                 stats::DENIED.add();
-                replies::no_seats(ctx, key.pool().used(now_ms) as i64, seats);
+                replies::no_seats(ctx, key.pool().used(call.now_ms) as i64, seats);
             }
         }
         Ok(())
@@ -79,7 +77,6 @@ struct Attempt<'a> {
     seats: i64,
     lease: Option<Lease>,
     options: Options<'a>,
-    now_ms: i64,
     /// Found out once: those who are let in first take some of the memory, and a call that has changed something must not be refused.
     lacks_memory: OnceCell<bool>,
 }
@@ -87,7 +84,7 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn decide(&self, key: &PoolKey<'_>) -> Decision {
         let pool = key.pool();
-        pool.acquire(self.now_ms, self.session, self.seats, key.line())
+        pool.acquire(self.call.now_ms, self.session, self.seats, key.line())
     }
 
     /// A higher limit than the one so far is for those first who have waited for it. Returns whether that changed anything.
@@ -95,8 +92,8 @@ impl<'a> Attempt<'a> {
         let pool = key.pool();
         let is_higher = !key.exists() || self.seats > pool.seats();
         let matters = is_higher
-            && pool.waiting(self.now_ms, key.line()) > 0
-            && self.seats > pool.used(self.now_ms) as i64
+            && pool.waiting(self.call.now_ms, key.line()) > 0
+            && self.seats > pool.used(self.call.now_ms) as i64
             && self.metadata().is_ok()
             && self.refuse_when_out_of_memory().is_ok()
             && self.refuse_when_queue_is_full(key).is_ok();
@@ -127,8 +124,10 @@ impl<'a> Attempt<'a> {
 
     fn refuse_when_queue_is_full(&self, key: &PoolKey<'_>) -> Result<(), Error> {
         let (pool, line) = (key.pool(), key.line());
-        let has_place = pool.arrival_of(self.now_ms, self.session, line).is_some();
-        let is_full = pool.waiting(self.now_ms, line) >= config::MAX_QUEUE_LENGTH.get();
+        let has_place = pool
+            .arrival_of(self.call.now_ms, self.session, line)
+            .is_some();
+        let is_full = pool.waiting(self.call.now_ms, line) >= config::MAX_QUEUE_LENGTH.get();
         if self.waits() && !has_place && is_full {
             return Err(Error::QueueFull);
         }
@@ -144,7 +143,7 @@ impl<'a> Attempt<'a> {
             None => queue::confirm(key.value(), self.session),
         }
         stats::ALREADY_ACTIVE.add();
-        let used = key.pool().used(self.now_ms) as i64;
+        let used = key.pool().used(self.call.now_ms) as i64;
         replies::already_active(self.call.ctx, used, self.lease);
     }
 
@@ -152,10 +151,10 @@ impl<'a> Attempt<'a> {
         let metadata = self.metadata()?;
         self.refuse_when_out_of_memory()?;
         let (session, seats, lease) = (self.session, self.seats, self.lease);
-        let had_ticket = key.pool().ticket(self.now_ms, session).is_some();
+        let had_ticket = key.pool().ticket(self.call.now_ms, session).is_some();
         let was_blocked = key.dismiss(session);
         key.commit(&Effect::granting(
-            self.now_ms,
+            self.call.now_ms,
             session,
             seats,
             &metadata,
@@ -167,7 +166,7 @@ impl<'a> Attempt<'a> {
         stats::ACQUIRED.add();
         // The grant may have brought a limit to a name that had none.
         key.serve();
-        let used = key.pool().used(self.now_ms) as i64;
+        let used = key.pool().used(self.call.now_ms) as i64;
         replies::acquired(self.call.ctx, &Granted { used, seats, lease });
         Ok(())
     }
@@ -186,7 +185,7 @@ impl<'a> Attempt<'a> {
 
     /// Takes the place at `position`, or keeps the one that the session has there.
     fn join(&self, mut key: PoolKey<'_>, position: usize) -> Result<(), Error> {
-        let (ctx, now_ms, session) = (self.call.ctx, self.now_ms, self.session);
+        let (ctx, now_ms, session) = (self.call.ctx, self.call.now_ms, self.session);
         let metadata = self.metadata()?;
         let known = key.pool().arrival_of(now_ms, session, key.line());
         if known.is_none() {
@@ -249,7 +248,7 @@ impl<'a> Attempt<'a> {
 
     /// Since when the session waits already.
     fn since_ms(&self, key: &PoolKey<'_>) -> Option<i64> {
-        let ticket = key.pool().ticket(self.now_ms, self.session);
+        let ticket = key.pool().ticket(self.call.now_ms, self.session);
         let blocked = key.line().get(self.session);
         ticket
             .map(|place| place.waiting.since_ms)

@@ -27,7 +27,7 @@ impl Command for Cleanup {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args } = call;
+        let Call { ctx, args, now_ms } = call;
         let idle_seconds = match (args.get(2), args.get(3)) {
             (None, _) => None,
             (Some(option), _) if !option.is_word("IDLE") || args.len() > 4 => {
@@ -41,8 +41,7 @@ impl Command for Cleanup {
         };
 
         let mut key = call.pool_to_change()?;
-        let now_ms = ctx.now_ms();
-        let mut cleaned = key.reclaim(now_ms, usize::MAX);
+        let mut cleaned = key.reclaim(usize::MAX);
         if let Some(idle_seconds) = idle_seconds {
             let idle: Vec<Box<[u8]>> = key
                 .pool()

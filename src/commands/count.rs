@@ -5,7 +5,6 @@ use redis_module::raw;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 pub(super) struct Count;
 
@@ -22,8 +21,8 @@ impl Command for Count {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let key = PoolKey::read(call.ctx, call.key()?)?;
-        let used = key.pool().used(call.ctx.now_ms());
+        let key = call.pool_to_read()?;
+        let used = key.pool().used(call.now_ms);
         call.ctx.reply_integer(used as i64);
         Ok(())
     }

@@ -6,7 +6,6 @@ use super::sessions::reply_json;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 pub(super) struct Get;
 
@@ -24,8 +23,8 @@ impl Command for Get {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
-        let key = PoolKey::read(call.ctx, call.key()?)?;
-        match key.pool().get(call.ctx.now_ms(), session) {
+        let key = call.pool_to_read()?;
+        match key.pool().get(call.now_ms, session) {
             Some(session) => reply_json(call.ctx, session),
             None => call.ctx.reply_null(),
         }

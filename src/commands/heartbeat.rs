@@ -32,10 +32,9 @@ impl Command for Heartbeat {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args } = call;
+        let Call { ctx, args, now_ms } = call;
         let session = call.arg(2)?.bytes();
         let options = Options::parse(args, 3)?;
-        let now_ms = ctx.now_ms();
         let lease = options.lease(now_ms)?;
 
         let mut key = call.pool_to_change()?;

@@ -5,7 +5,6 @@ use redis_module::raw;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 pub(super) struct Info;
 
@@ -24,13 +23,13 @@ impl Command for Info {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let ctx = call.ctx;
-        let key = PoolKey::read(ctx, call.key()?)?;
+        let key = call.pool_to_read()?;
         let pool = key.pool();
         if pool.is_empty() {
             ctx.reply_null();
             return Ok(());
         }
-        let now_ms = call.ctx.now_ms();
+        let now_ms = call.now_ms;
         let used = pool.used(now_ms) as i64;
         let fields: [(&[u8], i64); 8] = [
             (b"seats", pool.seats()),

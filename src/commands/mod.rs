@@ -49,6 +49,8 @@ trait Command {
 struct Call<'a> {
     ctx: Ctx<'a>,
     args: Args<'a>,
+    /// The moment of the call, by the server's clock: the only one that it goes by.
+    now_ms: i64,
 }
 
 impl<'a> Call<'a> {
@@ -61,12 +63,17 @@ impl<'a> Call<'a> {
         self.arg(1)
     }
 
+    /// Opens the key to read its pool.
+    fn pool_to_read(&self) -> Result<PoolKey<'a>, Error> {
+        PoolKey::read(self.ctx, self.key()?, self.now_ms)
+    }
+
     /// Opens the key to change its pool.
     fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
         if scripts::is_outdated(self.arg(0)?) {
             return Err(Error::TryAgain);
         }
-        let mut key = scripts::open(self.ctx, self.key()?, Caller::Client)?;
+        let mut key = scripts::open(self.ctx, self.key()?, self.now_ms, Caller::Client)?;
         key.carry(self.args);
         Ok(key)
     }
@@ -135,12 +142,9 @@ unsafe extern "C" fn dispatch<C: Command>(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server passes the context and the arguments of this call.
-    let call = unsafe {
-        Call {
-            ctx: Ctx::new(ctx),
-            args: Args::new(argv, argc),
-        }
-    };
+    let (ctx, args) = unsafe { (Ctx::new(ctx), Args::new(argv, argc)) };
+    let now_ms = ctx.now_ms();
+    let call = Call { ctx, args, now_ms };
     let spec = const { &C::SPEC };
     let outcome = if spec.accepts(call.args.len()) {
         guard("a command", || C::run(call)).unwrap_or(Err(Error::Internal))

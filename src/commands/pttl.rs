@@ -5,7 +5,6 @@ use redis_module::raw;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 const NO_LEASE: i64 = -1;
 const NO_SESSION: i64 = -2;
@@ -26,8 +25,8 @@ impl Command for Pttl {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
-        let key = PoolKey::read(call.ctx, call.key()?)?;
-        let now_ms = call.ctx.now_ms();
+        let key = call.pool_to_read()?;
+        let now_ms = call.now_ms;
         let left_ms = match key.pool().get(now_ms, session) {
             None => NO_SESSION,
             Some(session) => session

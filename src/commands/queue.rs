@@ -5,7 +5,6 @@ use redis_module::raw;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 use crate::queue;
 
 pub(super) struct Queue;
@@ -23,9 +22,8 @@ impl Command for Queue {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let ctx = call.ctx;
-        let key = PoolKey::read(ctx, call.key()?)?;
-        let now_ms = ctx.now_ms();
+        let Call { ctx, now_ms, .. } = call;
+        let key = call.pool_to_read()?;
         let waiting = key
             .pool()
             .queue(now_ms, key.line(), |&waiter| queue::since_ms(waiter));
@@ -55,8 +53,8 @@ impl Command for Position {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
-        let key = PoolKey::read(call.ctx, call.key()?)?;
-        let position = key.pool().position(call.ctx.now_ms(), session, key.line());
+        let key = call.pool_to_read()?;
+        let position = key.pool().position(call.now_ms, session, key.line());
         match position {
             Some(position) => call.ctx.reply_integer(position as i64),
             None => call.ctx.reply_null(),

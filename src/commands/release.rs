@@ -25,11 +25,10 @@ impl Command for Release {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, .. } = call;
+        let Call { ctx, now_ms, .. } = call;
         let session = call.arg(2)?.bytes();
 
         let mut key = call.pool_to_change()?;
-        let now_ms = call.ctx.now_ms();
         key.leave(session);
         if key.pool().get(now_ms, session).is_none() {
             key.serve();

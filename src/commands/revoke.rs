@@ -24,12 +24,11 @@ impl Command for Revoke {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let mut key = call.pool_to_change()?;
-        let now_ms = call.ctx.now_ms();
         let mut revoked = 0;
         for session in call.args.iter().skip(2) {
             let session = session.bytes();
             key.leave(session);
-            if key.pool().get(now_ms, session).is_some() {
+            if key.pool().get(call.now_ms, session).is_some() {
                 key.commit(&Effect::freeing(session, Freed::Revoked));
                 stats::REVOKED.add();
                 revoked += 1;

@@ -6,7 +6,6 @@ use super::sessions::{WITH_METADATA, reply_pair};
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
 
 /// As with Redis's own SCAN.
 const DEFAULT_COUNT: usize = 10;
@@ -51,13 +50,11 @@ impl Command for Scan {
             }
         }
 
-        let key = PoolKey::read(ctx, call.key()?)?;
+        let key = call.pool_to_read()?;
         let mut found = Vec::new();
         let next = key
             .pool()
-            .scan(call.ctx.now_ms(), cursor, count, |session| {
-                found.push(session)
-            });
+            .scan(call.now_ms, cursor, count, |session| found.push(session));
         ctx.reply_array(2);
         ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
         if with_metadata {

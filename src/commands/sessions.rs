@@ -6,7 +6,6 @@ use seat_pool::Session;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec};
-use crate::pool_key::PoolKey;
 
 /// The option that SCAN has, too.
 pub(super) const WITH_METADATA: Argument =
@@ -27,15 +26,14 @@ impl Command for Sessions {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args } = call;
+        let Call { ctx, args, now_ms } = call;
         let with_metadata = match (args.get(2), args.len()) {
             (None, _) => false,
             (Some(option), 3) if option.is_word("WITHMETADATA") => true,
             _ => return Err(Error::Syntax("WITHMETADATA or nothing after the key")),
         };
 
-        let key = PoolKey::read(ctx, call.key()?)?;
-        let now_ms = call.ctx.now_ms();
+        let key = call.pool_to_read()?;
         let used = key.pool().used(now_ms);
         let live = key.pool().live(now_ms);
         if with_metadata {

@@ -36,7 +36,7 @@ impl<const READER: usize> Command for View<READER> {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args } = call;
+        let Call { ctx, args, now_ms } = call;
         let name = call.key()?;
         let arguments: Vec<Str<'_>> = args.iter().skip(1).collect();
         let native = READERS[READER].native;
@@ -44,7 +44,7 @@ impl<const READER: usize> Command for View<READER> {
 
         if let Some(pool_name) = scripts::pool_of(name.bytes()) {
             let pool_name = OwnedStr::new(pool_name);
-            let key = PoolKey::read(ctx, pool_name.get());
+            let key = PoolKey::read(ctx, pool_name.get(), now_ms);
             if let Some(key) = key.ok().filter(PoolKey::exists) {
                 let read = raw::REDISMODULE_CMD_KEY_ACCESS;
                 if !rights::caller_may(ctx, &[pool_name.get()], read) {
@@ -53,7 +53,7 @@ impl<const READER: usize> Command for View<READER> {
                 let view = Seen {
                     ctx,
                     pool: key.pool(),
-                    now_ms: ctx.now_ms(),
+                    now_ms,
                     native,
                     arguments: &arguments,
                 };

@@ -116,7 +116,7 @@ fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
     if !ctx.may_serve(key.get()) {
         return;
     }
-    if let Ok(mut key) = scripts::open(ctx, key.get(), Caller::Module) {
+    if let Ok(mut key) = scripts::open(ctx, key.get(), ctx.now_ms(), Caller::Module) {
         body(&mut key);
     }
 }
@@ -172,7 +172,8 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 leave_line(ctx, &name, &session, id);
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }
-            let mut key = match PoolKey::read(ctx, key.get()) {
+            let now_ms = ctx.now_ms();
+            let mut key = match PoolKey::read(ctx, key.get(), now_ms) {
                 Ok(key) => key,
                 Err(error) => {
                     // Another type has come to the name, and nobody will be served there.
@@ -180,7 +181,6 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                     return ctx.reply_error(&error.to_string());
                 }
             };
-            let now_ms = ctx.now_ms();
             let used = key.pool().used(now_ms) as i64;
             let has_ticket = key.pool().ticket(now_ms, &session).is_some();
             match (outcome, ticket_ms.filter(|_| has_ticket)) {

@@ -85,13 +85,13 @@ impl PoolKey<'_> {
             granted += 1;
         }
         if granted == BATCH || lost == BATCH {
-            reclaim::note(self.ctx, self.name, self.ctx.now_ms());
+            reclaim::note(self.ctx, self.name, self.now_ms);
         }
         granted
     }
 
     fn remove_lost_tickets(&mut self) -> usize {
-        let now_ms = self.ctx.now_ms();
+        let now_ms = self.now_ms;
         let soon_ms = now_ms.saturating_add_unsigned(SPARE_MS);
         let ending = self.pool().lost_tickets(soon_ms, BATCH);
         let ending: Vec<Box<[u8]>> = ending.map(Box::from).collect();
@@ -125,13 +125,13 @@ impl PoolKey<'_> {
         let lease = self.pool().earliest_lapse_ms();
         // In a cluster the slot may go without an event that tells of it.
         let slot = (!self.line().is_empty() && self.ctx.is_in_cluster())
-            .then(|| self.ctx.now_ms() + SLOT_LOOK_MS);
+            .then(|| self.now_ms + SLOT_LOOK_MS);
         lease.into_iter().chain(ticket).chain(slot).min()
     }
 
     /// Has the ticket of `session` be valid for `valid_ms` from now on.
     pub(super) fn keep_place(&mut self, session: &[u8], valid_ms: u64) {
-        let now_ms = self.ctx.now_ms();
+        let now_ms = self.now_ms;
         let kept = self.pool().any_ticket(session).and_then(|place| {
             let ticket = place.waiting.kept(now_ms, valid_ms)?;
             Some((place.arrival(), ticket))
@@ -166,7 +166,7 @@ impl PoolKey<'_> {
 
     /// Frees a seat that was granted to a client that had gone. One that asked for a ticket as well has its place back.
     pub(super) fn take_back(&mut self, request: &Request, arrival: u64) {
-        let (now_ms, session) = (self.ctx.now_ms(), &request.session);
+        let (now_ms, session) = (self.now_ms, &request.session);
         let seats = self.pool().seats();
         if self.pool().get(now_ms, session).is_none() {
             return;
@@ -191,7 +191,7 @@ impl PoolKey<'_> {
     }
 
     fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> bool {
-        let now_ms = self.ctx.now_ms();
+        let now_ms = self.now_ms;
         let Some(line) = self.line.as_ref().filter(|_| !self.holds_grants()) else {
             return false;
         };

@@ -29,8 +29,13 @@ const BATCH: usize = 500;
 /// Opens a pool to change it, and first takes over what is in the scripts' keys for it: nothing is granted past their sessions.
 ///
 /// For a client, what cannot be taken over is an error. For the module itself the key then grants nothing.
-pub(crate) fn open<'a>(ctx: Ctx<'a>, name: Str<'a>, caller: Caller) -> Result<PoolKey<'a>, Error> {
-    let mut key = PoolKey::write(ctx, name)?;
+pub(crate) fn open<'a>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    now_ms: i64,
+    caller: Caller,
+) -> Result<PoolKey<'a>, Error> {
+    let mut key = PoolKey::write(ctx, name, now_ms)?;
     if keys::may_exist(key.database, name.bytes())
         && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
         && let Err(error) = adopt(&mut key, caller)
@@ -131,7 +136,7 @@ pub(crate) fn take_over(
     } else {
         waiting.unwrap_or(0).max(imports.len() as i64)
     };
-    let now_ms = ctx.now_ms();
+    let now_ms = key.now_ms;
     let mut imported = 0;
     for import in &imports {
         if let Some(effect) = import.effect(key.pool(), now_ms, seats) {
@@ -155,7 +160,7 @@ pub(crate) fn export_to(
     for command in [c"SADD", c"HSET", c"UNLINK"] {
         ctx.needs(command)?;
     }
-    let now_ms = ctx.now_ms();
+    let now_ms = key.now_ms;
     let used = key.pool().used(now_ms);
     let mut batches = Vec::new();
     let mut live = key.pool().live(now_ms).peekable();
