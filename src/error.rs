@@ -6,7 +6,7 @@ use std::fmt;
 use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
 
 /// Why a command was refused. Nothing has changed then.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Error {
     /// The key holds a value of another type.
     WrongType,

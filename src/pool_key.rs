@@ -39,8 +39,8 @@ pub(crate) struct PoolKey<'a> {
     events: Events,
     /// Other keys that were removed while this one is open, of which is told when it is closed.
     gone: Vec<OwnedStr>,
-    /// Whether no seat may be granted here now.
-    grants_held: bool,
+    /// Why it is not known how many seats are in use here, if it is not.
+    withheld: Option<Error>,
 }
 
 impl<'a> PoolKey<'a> {
@@ -70,7 +70,7 @@ impl<'a> PoolKey<'a> {
             wakes: Vec::new(),
             events: Events::default(),
             gone: Vec::new(),
-            grants_held: false,
+            withheld: None,
         };
         if let Some(handle) = key.handle {
             key.pool = pool_behind(handle)?;
@@ -78,6 +78,11 @@ impl<'a> PoolKey<'a> {
         key.line = queue::take_line(key.database, name.bytes());
         if key.line.is_some() && queue::has_moved(key.database, name.bytes()) {
             key.find_tickets();
+            // Reading changes nothing, so it leaves those who hold seats to the timer.
+            let is_writing = mode as u32 & raw::REDISMODULE_WRITE != 0;
+            if key.find_holders(if is_writing { queue::BATCH } else { 0 }) {
+                queue::look_soon_at(ctx, (key.database, name.bytes().into()));
+            }
         }
         Ok(key)
     }
@@ -97,14 +102,14 @@ impl<'a> PoolKey<'a> {
         self.args = args;
     }
 
-    /// Grants nothing while this key is open, since it is not known how many seats are free.
-    pub(crate) fn hold_grants(&mut self) {
-        self.grants_held = true;
+    /// Has nothing be granted while this key is open, since others than the pool's sessions may hold seats; says why.
+    pub(crate) fn withhold_grants(&mut self, why: Error) {
+        self.withheld = Some(why);
     }
 
-    /// Whether [`PoolKey::hold_grants`] was called.
-    pub(crate) fn holds_grants(&self) -> bool {
-        self.grants_held
+    /// Why nothing is to be granted here, if so: see [`PoolKey::withhold_grants`].
+    pub(crate) fn grants_withheld(&self) -> Option<&Error> {
+        self.withheld.as_ref()
     }
 
     /// The clients that are blocked at this name.
@@ -274,7 +279,7 @@ impl Drop for PoolKey<'_> {
                 .first()
                 .and_then(|place| queue::seats_of(place.waiting));
             queue::put_line(self.database, self.name.bytes(), line);
-            let may_grant = !self.grants_held && first_seats.is_some_and(|seats| seats > 0);
+            let may_grant = self.withheld.is_none() && first_seats.is_some_and(|seats| seats > 0);
             if !self.exists() && may_grant {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 reclaim::note(self.ctx, self.name, self.now_ms);

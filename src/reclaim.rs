@@ -30,9 +30,6 @@ const BATCH: usize = 32;
 /// When to try again while the server must not be written to.
 const RETRY_MS: i64 = 20;
 
-/// How often to look whether a pool that may grant nothing may do so again.
-const HELD_LOOK_MS: i64 = 1000;
-
 /// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
 const LONGEST_WAIT_MS: i64 = 3_600_000;
 
@@ -277,10 +274,9 @@ fn reclaim_from(
         return some_left.then_some(now_ms);
     };
     while key.reclaim(BATCH) == BATCH && !out_of_time() {}
-    // Where grants are held, this still removes lost tickets and keeps those whose clients are blocked.
+    // Where grants are withheld, this still removes lost tickets and keeps those whose clients are blocked.
     key.serve();
-    let held = key.holds_grants().then(|| now_ms + HELD_LOOK_MS);
-    key.next_look_ms().into_iter().chain(held).min()
+    key.next_look_ms()
 }
 
 impl PoolKey<'_> {

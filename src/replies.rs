@@ -11,6 +11,13 @@ pub(crate) struct Granted {
     pub(crate) lease: Option<Lease>,
 }
 
+/// What a session that holds a seat already is told.
+pub(crate) struct AlreadyActive {
+    pub(crate) used: i64,
+    /// The lease that it asked for, and has now.
+    pub(crate) renewed: Option<Lease>,
+}
+
 pub(crate) fn acquired(ctx: Ctx<'_>, granted: &Granted) {
     ctx.reply_array(4 + usize::from(granted.lease.is_some()));
     ctx.reply_integer(1);
@@ -20,12 +27,12 @@ pub(crate) fn acquired(ctx: Ctx<'_>, granted: &Granted) {
     lease(ctx, granted.lease);
 }
 
-pub(crate) fn already_active(ctx: Ctx<'_>, used: i64, renewed: Option<Lease>) {
-    ctx.reply_array(3 + usize::from(renewed.is_some()));
+pub(crate) fn already_active(ctx: Ctx<'_>, holder: &AlreadyActive) {
+    ctx.reply_array(3 + usize::from(holder.renewed.is_some()));
     ctx.reply_integer(1);
     ctx.reply_bulk(b"ALREADY_ACTIVE");
-    ctx.reply_integer(used);
-    lease(ctx, renewed);
+    ctx.reply_integer(holder.used);
+    lease(ctx, holder.renewed);
 }
 
 pub(crate) fn no_seats(ctx: Ctx<'_>, used: i64, seats: i64) {

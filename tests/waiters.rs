@@ -6,7 +6,7 @@ mod departed;
 mod ends;
 mod keys;
 #[cfg(target_os = "linux")]
-mod listening;
+pub mod listening;
 mod orders;
 pub mod python;
 mod stress;

@@ -52,13 +52,16 @@ impl Command for Acquire {
             lacks_memory: OnceCell::new(),
         };
 
-        let mut key = call.pool_to_change()?;
+        let mut key = call.pool_of([session])?;
         let mut decision = request.decide(&key);
         if decision != Decision::AlreadyActive && request.lets_waiters_in(&mut key) {
             decision = request.decide(&key);
         }
         match decision {
-            Decision::AlreadyActive => request.answer_holder(key),
+            Decision::AlreadyActive => {
+                let holder = key.answer_holder(session, request.lease);
+                replies::already_active(ctx, &holder);
+            }
             Decision::Vacant => request.grant(key)?,
             Decision::NoSeats { position } if request.waits() => request.join(key, position)?,
             Decision::NoSeats { .. } => {
@@ -132,19 +135,6 @@ impl<'a> Attempt<'a> {
             return Err(Error::QueueFull);
         }
         Ok(())
-    }
-
-    fn answer_holder(&self, mut key: PoolKey<'_>) {
-        match self.lease {
-            Some(lease) => {
-                let session = self.session;
-                key.commit(&Effect::Renew { session, lease });
-            }
-            None => queue::confirm(key.value(), self.session),
-        }
-        stats::ALREADY_ACTIVE.add();
-        let used = key.pool().used(self.call.now_ms) as i64;
-        replies::already_active(self.call.ctx, used, self.lease);
     }
 
     fn grant(&self, mut key: PoolKey<'_>) -> Result<(), Error> {

@@ -68,8 +68,26 @@ impl<'a> Call<'a> {
         PoolKey::read(self.ctx, self.key()?, self.now_ms)
     }
 
-    /// Opens the key to change its pool.
+    /// Opens the key to change its pool. An error while it is not known who holds seats there.
     fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
+        let key = self.open()?;
+        match key.grants_withheld() {
+            Some(why) => Err(why.clone()),
+            None => Ok(key),
+        }
+    }
+
+    /// As [`Call::pool_to_change`], for what only concerns `sessions`: where the pool has them all, others do not matter.
+    fn pool_of(&self, sessions: impl IntoIterator<Item = &'a [u8]>) -> Result<PoolKey<'a>, Error> {
+        let key = self.open()?;
+        let is_known = |session| key.pool().get(self.now_ms, session).is_some();
+        match key.grants_withheld() {
+            Some(why) if !sessions.into_iter().all(is_known) => Err(why.clone()),
+            _ => Ok(key),
+        }
+    }
+
+    fn open(&self) -> Result<PoolKey<'a>, Error> {
         if scripts::is_outdated(self.arg(0)?) {
             return Err(Error::TryAgain);
         }

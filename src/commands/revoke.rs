@@ -5,7 +5,7 @@ use seat_pool::{Effect, Freed};
 
 use super::{Call, Command, SINCE};
 use crate::error::Error;
-use crate::ffi::{Argument, Spec};
+use crate::ffi::{Argument, Spec, Str};
 use crate::stats;
 
 pub(super) struct Revoke;
@@ -23,10 +23,10 @@ impl Command for Revoke {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let mut key = call.pool_to_change()?;
+        let sessions = || call.args.iter().skip(2).map(Str::bytes);
+        let mut key = call.pool_of(sessions())?;
         let mut revoked = 0;
-        for session in call.args.iter().skip(2) {
-            let session = session.bytes();
+        for session in sessions() {
             key.leave(session);
             if key.pool().get(call.now_ms, session).is_some() {
                 key.commit(&Effect::freeing(session, Freed::Revoked));

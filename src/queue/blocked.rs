@@ -163,6 +163,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
     };
     match outcome {
         Outcome::Granted(granted) => replies::acquired(ctx, &granted),
+        Outcome::AlreadyActive(holder) => replies::already_active(ctx, &holder),
         Outcome::Failed(error) => ctx.reply_error(&error.to_string()),
         Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
         outcome => {
@@ -184,7 +185,6 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             let used = key.pool().used(now_ms) as i64;
             let has_ticket = key.pool().ticket(now_ms, &session).is_some();
             match (outcome, ticket_ms.filter(|_| has_ticket)) {
-                (Outcome::AlreadyActive, _) => replies::already_active(ctx, used, None),
                 (Outcome::Waiting, Some(ticket_ms)) => {
                     let position = key.pool().position(now_ms, &session, key.line());
                     key.end_wait(&session);

@@ -23,7 +23,7 @@ use seat_pool::{Line, MAX_ARRIVAL, Metadata};
 use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx};
 use crate::reclaim;
-use crate::replies::Granted;
+use crate::replies::{AlreadyActive, Granted};
 
 pub(crate) use blocked::{block, fail, has_deferred, run_deferred, unblock};
 pub(crate) use serving::{attended_ms, seats_of};
@@ -68,8 +68,8 @@ enum Outcome {
     Waiting,
     /// It was granted a seat.
     Granted(Granted),
-    /// Its session holds a seat that was granted otherwise.
-    AlreadyActive,
+    /// Its session has come to hold a seat otherwise.
+    AlreadyActive(AlreadyActive),
     /// It will not get one.
     NoSeats,
     /// It cannot be served here.
@@ -248,7 +248,8 @@ pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
     }
 }
 
-fn look_soon_at(ctx: Ctx<'_>, name: Name) {
+/// As [`look_soon`], at one name, whether anybody is blocked there or not.
+pub(crate) fn look_soon_at(ctx: Ctx<'_>, name: Name) {
     reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
     STATE.with_borrow_mut(|state| state.moved.insert(name));
 }

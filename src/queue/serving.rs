@@ -1,15 +1,28 @@
 //! Serving the queue of an open key.
 
-use seat_pool::{Effect, Freed, Lease, Metadata, Ticket};
+use seat_pool::{Effect, Freed, Lease, Metadata, Place, Ticket};
 
 use super::{BATCH, Outcome, Request, SLOT_LOOK_MS, STATE, Unconfirmed, Waiter, WaiterId};
 use crate::pool_key::PoolKey;
-use crate::replies::Granted;
+use crate::replies::{AlreadyActive, Granted};
 use crate::{reclaim, stats};
+
+/// Whose turn it was in a queue.
+enum Turn {
+    /// That of a session, which has a seat now.
+    Granted,
+    /// That of one who is granted nothing: its session has a seat already.
+    Passed,
+    /// Nobody's.
+    Nobodys,
+}
 
 /// The ticket of a blocked client is renewed when it has only so long left, so that it is still valid in whatever instant its wait
 /// ends, and soon lost if this server dies and the client with it.
 const SPARE_MS: u64 = 1000;
+
+/// How often to look whether those who wait at a pool that may grant nothing may be served again.
+const HELD_LOOK_MS: i64 = 1000;
 
 /// For how long the ticket of a blocked client is valid when it is renewed: each renewal is replicated, so not for too short.
 pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
@@ -58,15 +71,54 @@ impl PoolKey<'_> {
 
     /// Has each blocked client be at the place that the tickets of this value give it.
     pub(crate) fn find_tickets(&mut self) {
-        let Some(mut line) = self.line.take() else {
+        for session in self.blocked_sessions() {
+            let ticket = self.pool().any_ticket(&session).map(Place::arrival);
+            if let Some(line) = &mut self.line {
+                line.mark(&session, ticket);
+            }
+        }
+    }
+
+    /// Tells up to `limit` blocked clients whose sessions hold seats of this value so, and returns whether some are left.
+    pub(crate) fn find_holders(&mut self, limit: usize) -> bool {
+        let mut sessions = self.blocked_sessions();
+        sessions.retain(|session| self.pool().get(self.now_ms, session).is_some());
+        let some_left = sessions.len() > limit;
+        sessions.truncate(limit);
+        for session in &sessions {
+            self.wake_holder(session);
+        }
+        some_left
+    }
+
+    fn blocked_sessions(&self) -> Vec<Box<[u8]>> {
+        let places = self.line().iter();
+        places.map(|place| place.session().into()).collect()
+    }
+
+    /// Tells the client of `session`, if one is blocked here, that the session holds a seat already.
+    pub(crate) fn wake_holder(&mut self, session: &[u8]) {
+        let Some(place) = self.line.as_mut().and_then(|line| line.leave(session)) else {
             return;
         };
-        let sessions: Vec<Box<[u8]>> = line.iter().map(|place| place.session().into()).collect();
-        for session in sessions {
-            let ticket = self.pool().any_ticket(&session);
-            line.mark(&session, ticket.map(|place| place.arrival()));
+        let length_ms =
+            STATE.with_borrow(|state| state.waiters.get(&place.waiting)?.request.lease_ms);
+        let lease = length_ms.and_then(|length_ms| Lease::starting(self.now_ms, length_ms));
+        let holder = self.answer_holder(session, lease);
+        self.wake(place.waiting, Outcome::AlreadyActive(holder));
+    }
+
+    /// Gives a session that holds a seat already the lease that its ACQUIRE asks for, and returns what it is told.
+    pub(crate) fn answer_holder(&mut self, session: &[u8], lease: Option<Lease>) -> AlreadyActive {
+        match lease {
+            Some(lease) => self.commit(&Effect::Renew { session, lease }),
+            None => super::confirm(self.value(), session),
         }
-        self.line = Some(line);
+        stats::ALREADY_ACTIVE.add();
+        AlreadyActive {
+            used: self.pool().used(self.now_ms) as i64,
+            renewed: lease,
+        }
     }
 
     /// Grants seats to those whose turn it is, a bounded number of them, and returns how many that were.
@@ -80,12 +132,20 @@ impl PoolKey<'_> {
             return 0;
         }
         let lost = self.remove_lost_tickets();
-        let mut granted = 0;
-        while granted < BATCH && self.serve_one(seats, session) {
-            granted += 1;
+        let (mut granted, mut served) = (0, 0);
+        while served < BATCH {
+            match self.serve_one(seats, session) {
+                Turn::Granted => granted += 1,
+                Turn::Passed => {}
+                Turn::Nobodys => break,
+            }
+            served += 1;
         }
-        if granted == BATCH || lost == BATCH {
+        if served == BATCH || lost == BATCH {
             reclaim::note(self.ctx, self.name, self.now_ms);
+        }
+        if self.grants_withheld().is_some() {
+            reclaim::note(self.ctx, self.name, self.now_ms + HELD_LOOK_MS);
         }
         granted
     }
@@ -190,10 +250,14 @@ impl PoolKey<'_> {
         self.serve();
     }
 
-    fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> bool {
+    fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> Turn {
         let now_ms = self.now_ms;
-        let Some(line) = self.line.as_ref().filter(|_| !self.holds_grants()) else {
-            return false;
+        let Some(line) = self
+            .line
+            .as_ref()
+            .filter(|_| self.grants_withheld().is_none())
+        else {
+            return Turn::Nobodys;
         };
         // Without a pool there is no limit but that of the call, or that which the first in line states.
         let seats = if self.exists() {
@@ -203,23 +267,21 @@ impl PoolKey<'_> {
             let stated = || first.and_then(|place| seats_of(place.waiting));
             seats.or_else(stated).unwrap_or(0)
         };
-        let Some(next) = self.pool().next_in_line(now_ms, seats, line) else {
-            return false;
+        let next = self.pool().next_in_line(now_ms, seats, line);
+        let Some(next) = next.filter(|next| until != Some(next.session())) else {
+            return Turn::Nobodys;
         };
-        if until == Some(next.session()) {
-            return false;
-        }
         let id = next.waiting;
         let session: Box<[u8]> = next.session().into();
+        if self.pool().get(now_ms, &session).is_some() {
+            self.wake_holder(&session);
+            return Turn::Passed;
+        }
         if let Some(line) = &mut self.line {
             line.leave(&session);
         }
-        if self.pool().get(now_ms, &session).is_some() {
-            self.wake(id, Outcome::AlreadyActive);
-            return true;
-        }
         let Some((metadata, lease_ms)) = take_request(id) else {
-            return true;
+            return Turn::Passed;
         };
         let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
         self.commit(&Effect::granting(now_ms, &session, seats, &metadata, lease));
@@ -235,7 +297,7 @@ impl PoolKey<'_> {
         };
         STATE.with_borrow_mut(|state| state.unconfirmed.push(grant));
         self.wake(id, Outcome::Granted(Granted { used, seats, lease }));
-        true
+        Turn::Granted
     }
 }
 

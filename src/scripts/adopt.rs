@@ -1,13 +1,12 @@
 //! Sessions between the scripts' keys and the pool: taking them over, and giving them back.
 
-use std::collections::HashMap;
-
 use redis_module::raw;
 use seat_pool::Import;
 
+use super::rows::{BATCH, BadRow, Rows, write};
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
-use crate::ffi::{Ctx, Kind, OwnedStr, Reply, Str};
+use crate::ffi::{Ctx, Kind, OwnedStr, Str};
 use crate::pool_key::PoolKey;
 use crate::{queue, rights, stats};
 
@@ -23,56 +22,65 @@ pub(crate) enum Caller {
 /// What taking over and giving back need to do with the scripts' keys.
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
-/// Sessions and fields that one command carries when a pool is given back.
-const BATCH: usize = 500;
-
 /// Opens a pool to change it, and first takes over what is in the scripts' keys for it: nothing is granted past their sessions.
 ///
-/// For a client, what cannot be taken over is an error. For the module itself the key then grants nothing.
+/// While some cannot be taken over, no seat is granted: see [`PoolKey::withhold_grants`].
 pub(crate) fn open<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
     now_ms: i64,
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
-    let mut key = PoolKey::write(ctx, name, now_ms)?;
-    if keys::may_exist(key.database, name.bytes())
+    let mut left_behind = None;
+    if keys::may_exist(ctx.selected_database(), name.bytes())
         && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
-        && let Err(error) = adopt(&mut key, caller)
     {
-        match caller {
-            Caller::Client => return Err(error),
-            Caller::Module => key.hold_grants(),
-        }
+        left_behind = adopt(ctx, name, now_ms, caller).err();
+    }
+    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    if let Some(why) = left_behind {
+        key.withhold_grants(why);
     }
     Ok(key)
 }
 
-fn adopt(key: &mut PoolKey<'_>, caller: Caller) -> Result<(), Error> {
-    let (ctx, database, name) = (key.ctx, key.database, key.name.bytes());
-    let names = ScriptKeys::of(name);
+/// Takes over what can be, and leaves in the scripts' keys what cannot; the error says why. O(n) in what there is.
+fn adopt(ctx: Ctx<'_>, name: Str<'_>, now_ms: i64, caller: Caller) -> Result<(), Error> {
+    let names = ScriptKeys::of(name.bytes());
     let [sessions, metadata] = names.both();
-    if !same_slot(ctx, key.name, sessions) {
-        keys::forget(database, name);
+    let forget = || keys::forget(ctx.selected_database(), name.bytes());
+    if !same_slot(ctx, name, sessions) {
+        forget();
         return Ok(());
     }
-    let has_sessions = ctx.kind_of(sessions) == Kind::Set;
-    let has_metadata = ctx.kind_of(metadata) == Kind::Hash;
-    if has_sessions || has_metadata {
-        if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
-            return Err(Error::NotAllowed(
-                "the scripts' keys, whose sessions come first",
-            ));
-        }
-        take_over(key, sessions, metadata)?;
+    let kinds = [ctx.kind_of(sessions), ctx.kind_of(metadata)];
+    if kinds[0] != Kind::Set && kinds[1] != Kind::Hash {
+        forget();
+        return Ok(());
     }
-    keys::forget(database, name);
-    Ok(())
-}
-
-/// The strings of an array that the server must have answered with: no session is given up for a reply that is none.
-fn strings_of(reply: Option<&Reply>) -> Result<impl Iterator<Item = &[u8]>, Error> {
-    reply.and_then(Reply::strings).ok_or(Error::TryAgain)
+    if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
+        return Err(Error::NotAllowed(
+            "the scripts' keys, whose sessions come first",
+        ));
+    }
+    let rows = Rows::read(ctx, sessions, metadata)?;
+    let (imports, bad) = rows.check()?;
+    let Some(why) = bad.first().map(BadRow::error) else {
+        let mut key = PoolKey::write(ctx, name, now_ms)?;
+        rows.unlink(&mut key);
+        import(&mut key, &imports);
+        forget();
+        return Ok(());
+    };
+    for command in [c"SREM", c"HDEL"] {
+        ctx.needs(command)?;
+    }
+    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    import(&mut key, &imports);
+    // Whoever listens to what follows may open it.
+    drop(key);
+    rows.remove_all_but(&bad)?;
+    Err(why)
 }
 
 /// Refuses a key that holds another type than the scripts keep there; it may be missing.
@@ -92,40 +100,17 @@ pub(crate) fn take_over(
     sessions: Str<'_>,
     metadata: Str<'_>,
 ) -> Result<usize, Error> {
-    let ctx = key.ctx;
-    let has_sessions = ctx.kind_of(sessions) == Kind::Set;
-    let has_metadata = ctx.kind_of(metadata) == Kind::Hash;
-    for command in [c"SMEMBERS", c"HGETALL", c"UNLINK"] {
-        ctx.needs(command)?;
+    let rows = Rows::read(key.ctx, sessions, metadata)?;
+    let (imports, bad) = rows.check()?;
+    if let Some(row) = bad.first() {
+        return Err(row.error());
     }
-    let read = |command, key, exists: bool| exists.then(|| ctx.call(command, &[key])).flatten();
-    let members = read(c"SMEMBERS", sessions, has_sessions);
-    let fields = read(c"HGETALL", metadata, has_metadata);
-    let mut stored = HashMap::new();
-    if has_metadata {
-        let mut fields = strings_of(fields.as_ref())?;
-        while let (Some(session), Some(json)) = (fields.next(), fields.next()) {
-            stored.insert(session, json);
-        }
-    }
-    let members: Vec<&[u8]> = if has_sessions {
-        strings_of(members.as_ref())?.collect()
-    } else {
-        Vec::new()
-    };
-    let imports = members.into_iter().map(|session| {
-        Import::read(session, stored.get(session).copied()).map_err(|why| Error::NotImportable {
-            session: session.into(),
-            why,
-        })
-    });
-    let imports: Vec<Import<'_>> = imports.collect::<Result<_, _>>()?;
+    rows.unlink(key);
+    Ok(import(key, &imports))
+}
 
-    for (taken, exists) in [(sessions, has_sessions), (metadata, has_metadata)] {
-        if exists {
-            key.unlink_other(taken);
-        }
-    }
+/// Has sessions hold seats, and returns how many of them did not before.
+fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
     // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or than what was granted under it.
     let waiting = key
         .line()
@@ -136,16 +121,18 @@ pub(crate) fn take_over(
     } else {
         waiting.unwrap_or(0).max(imports.len() as i64)
     };
-    let now_ms = key.now_ms;
     let mut imported = 0;
-    for import in &imports {
-        if let Some(effect) = import.effect(key.pool(), now_ms, seats) {
+    for import in imports {
+        if let Some(effect) = import.effect(key.pool(), key.now_ms, seats) {
             key.commit(&effect);
             stats::IMPORTED.add();
             imported += 1;
         }
     }
-    Ok(imported)
+    for import in imports {
+        key.wake_holder(import.session());
+    }
+    imported
 }
 
 /// Writes the live sessions of a pool into a SET and a HASH, as the scripts would have them, removes the pool, and returns how many
@@ -178,18 +165,9 @@ pub(crate) fn export_to(
     let (database, name) = (key.database, key.name);
     // First, since whoever listens to what follows may open the key.
     key.remove();
-    let write = |command, destination: Str<'_>, parts: &[OwnedStr]| {
-        if parts.is_empty() {
-            return;
-        }
-        let parts = parts.iter().map(OwnedStr::get);
-        let arguments: Vec<_> = std::iter::once(destination).chain(parts).collect();
-        ctx.call(command, &arguments);
-        ctx.replicate(command, &arguments);
-    };
     for (members, fields) in &batches {
-        write(c"SADD", sessions, members);
-        write(c"HSET", metadata, fields);
+        write(ctx, c"SADD", sessions, members);
+        write(ctx, c"HSET", metadata, fields);
     }
     // A grant to those who wait would not count the sessions that have gone.
     while queue::fail(database, name.bytes(), || Error::TryAgain) {}

@@ -7,6 +7,7 @@
 mod adopt;
 mod calls;
 mod keys;
+mod rows;
 
 pub(crate) use adopt::{Caller, check_types, export_to, open, take_over};
 pub(crate) use calls::{READERS, Sha, is_outdated, sha_of_hex};

@@ -3,10 +3,15 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use tempfile::TempDir;
+
 use super::{METADATA, SESSIONS, fill};
 use crate::dialog::{Dialog, Traces, replicated, total};
 use crate::support::{Server, eventually};
 use crate::waiters::Waiter;
+#[cfg(target_os = "linux")]
+use crate::waiters::listening::listened_to;
 
 fn adopting() -> Server {
     Server::builder()
@@ -149,6 +154,174 @@ fn what_cannot_be_taken_over_is_an_error_and_holds_back_the_timers_grants() {
     dialog.expect("SEAT.POSITION p w", "1");
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
     waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+/// A pool in which `a` holds a seat, and beside it the rows of `g`, which can come over, and of `s`, which cannot.
+fn with_a_bad_row(server: &Server) -> Dialog {
+    let mut dialog = Dialog::with(server);
+    dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
+    fill(&mut dialog, &["g"]);
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    dialog.expect(&format!("HSET {METADATA} s nonsense orphan {{}}"), "2");
+    dialog
+}
+
+#[test]
+fn a_row_that_cannot_come_over_stands_in_the_way_of_grants_alone() {
+    for (command, reply) in [
+        ("SEAT.HEARTBEAT p g", r#"[1, "HEARTBEAT_UPDATED", 2]"#),
+        (
+            "SEAT.HEARTBEAT p a EX 9",
+            r#"[1, "HEARTBEAT_UPDATED", 1, 9000]"#,
+        ),
+        ("SEAT.RELEASE p g", r#"[1, "RELEASED", 1]"#),
+        ("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#),
+        ("SEAT.REVOKE p a g", "2"),
+        ("SEAT.ACQUIRE p g 2", r#"[1, "ALREADY_ACTIVE", 2]"#),
+        (
+            "SEAT.ACQUIRE p a 1 EX 9",
+            r#"[1, "ALREADY_ACTIVE", 2, 9000]"#,
+        ),
+    ] {
+        let server = adopting();
+        let mut dialog = with_a_bad_row(&server);
+        dialog.expect(command, reply);
+        assert_eq!(total(&server, "seat_imported"), 1, "{command}");
+        dialog.expect(&format!("SMEMBERS {SESSIONS}"), r#"["s"]"#);
+        dialog.expect(&format!("HGETALL {METADATA}"), r#"["s", "nonsense"]"#);
+        let digest = server.digest();
+        dialog.expect("DEBUG LOADAOF", "+OK");
+        assert_eq!(server.digest(), digest, "{command}");
+    }
+}
+
+#[test]
+fn what_a_row_that_cannot_come_over_may_be_about_is_refused_by_its_name() {
+    let server = adopting();
+    eventually("the first look is over", || {
+        total(&server, "seat_script_key_scan") == 0
+    });
+    let mut dialog = with_a_bad_row(&server);
+    dialog.expect("SEAT.HEARTBEAT p g", r#"[1, "HEARTBEAT_UPDATED", 2]"#);
+    for command in [
+        "SEAT.ACQUIRE p b 9",
+        "SEAT.ACQUIRE p s 9",
+        "SEAT.ACQUIRE p b 9 QUEUE 1000",
+        "SEAT.ACQUIRE p b 9 BLOCK 0",
+        "SEAT.HEARTBEAT p s",
+        "SEAT.HEARTBEAT p nobody",
+        "SEAT.RELEASE p s",
+        "SEAT.RELEASE p nobody",
+        "SEAT.REVOKE p a s",
+        "SEAT.RESIZE p 9",
+        "SEAT.CLEANUP p",
+    ] {
+        let before = Traces::of(&server);
+        let reply = dialog.ask(command);
+        assert!(
+            reply.starts_with("!ERR session s cannot be taken over: "),
+            "{command}: {reply}"
+        );
+        assert_eq!(Traces::of(&server), before, "{command}");
+    }
+    // What holds the seats is not lost, and comes over as soon as it can.
+    dialog.expect(&format!("HSET {METADATA} s {{}}"), "0");
+    dialog.expect("SEAT.ACQUIRE p b 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#);
+    is_gone(&mut dialog);
+}
+
+#[test]
+fn those_who_wait_while_a_row_cannot_come_over_are_let_in_once_it_is_gone() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.POSITION p w", "1");
+    dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
+    // No command comes that would let it in.
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
+fn what_can_come_over_beside_a_bad_row_comes_in_one_unit_with_the_command() {
+    let server = Server::builder()
+        .recording()
+        .tcp()
+        .module_args("script-keys yes")
+        .start();
+    let replica = Server::builder().replica_of(&server).start();
+    server.wait_for_offset(&replica);
+    let mut dialog = with_a_bad_row(&server);
+    let sent = replicated(&server, || {
+        dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
+    });
+    let [first, import, srem, hdel, free, last] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!([first, last], ["MULTI", "EXEC"]);
+    assert!(import.starts_with("SEAT.EFFECT p IMPORT g "), "{import}");
+    assert_eq!(srem, &format!("SREM {SESSIONS} g"));
+    // A field without a member is nobody's.
+    let fields: HashSet<&str> = hdel.split(' ').skip(2).collect();
+    assert_eq!(fields, HashSet::from(["g", "orphan"]), "{hdel}");
+    assert_eq!(free, "SEAT.EFFECT p FREE released a");
+    server.wait_for_offset(&replica);
+    assert_eq!(server.digest(), replica.digest());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn another_module_that_hears_of_the_rows_that_go_finds_them_in_the_pool() {
+    let dir = TempDir::new().expect("a directory");
+    let server = listened_to(&dir, "script-keys yes");
+    let mut dialog = with_a_bad_row(&server);
+    // As soon as the row of `g` has gone, the other module beats for it.
+    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT p g", r#"[1, "HEARTBEAT_UPDATED", 3]"#);
+    dialog.expect(&format!("SMEMBERS {SESSIONS}"), r#"["s"]"#);
+    dialog.expect(&format!("HGETALL {METADATA}"), r#"["s", "nonsense"]"#);
+    let digest = server.digest();
+    dialog.expect("DEBUG LOADAOF", "+OK");
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn a_client_that_waits_for_a_session_that_comes_over_is_told_and_has_its_lease() {
+    for (command, reply) in [
+        ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
+        ("SEAT.RESIZE p 3", "0"),
+        ("SEAT.RELEASE p nobody", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.IMPORT p license:p:active_sessions none", "2"),
+    ] {
+        for in_the_way in [false, true] {
+            let server = adopting();
+            let mut dialog = Dialog::with(&server);
+            dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+            let mut leased = Waiter::of(&server, "SEAT.ACQUIRE p w 1 {} EX 60 BLOCK 0");
+            let mut other = Waiter::of(&server, "SEAT.ACQUIRE p x 1 QUEUE 60000 BLOCK 0");
+            let _third = Waiter::of(&server, "SEAT.ACQUIRE p y 1 BLOCK 0");
+            dialog.expect(&format!("SADD {SESSIONS} x w"), "2");
+            if in_the_way && !command.contains("IMPORT") {
+                dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+                dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+                dialog.ask(command);
+            } else {
+                dialog.expect(command, reply);
+            }
+            leased.hears(r#"[1, "ALREADY_ACTIVE", 3, 60000]"#);
+            other.hears(r#"[1, "ALREADY_ACTIVE", 3]"#);
+            let left_ms = dialog.number("SEAT.PTTL p w");
+            assert!((1..=60_000).contains(&left_ms), "{command}: {left_ms}");
+            assert_eq!(total(&server, "seat_already_active"), 2, "{command}");
+            assert_eq!(dialog.queue("p"), ["y"]);
+            let digest = server.digest();
+            dialog.expect("DEBUG LOADAOF", "+OK");
+            assert_eq!(server.digest(), digest, "{command}");
+        }
+    }
 }
 
 #[test]

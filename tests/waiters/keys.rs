@@ -173,15 +173,43 @@ fn those_at_a_name_that_a_full_pool_takes_wait_on() {
 }
 
 #[test]
-fn a_waiter_whose_session_holds_a_seat_in_the_pool_that_arrived_is_told_so() {
+fn a_waiter_whose_session_holds_a_seat_in_the_pool_that_arrived_is_told_so_and_has_its_lease() {
+    for how in ARRIVALS {
+        let (server, mut dialog) = full_pool(Server::builder().recording());
+        let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
+        let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+        // No seat is free there, and none becomes free.
+        arrive(&mut dialog, how, &["b", "y", "z"]);
+        first.hears(r#"[1, "ALREADY_ACTIVE", 3, 60000]"#);
+        let left_ms = dialog.number("SEAT.PTTL pool b");
+        assert!((1..=60_000).contains(&left_ms), "{how}: {left_ms}");
+        assert_eq!(dialog.queue("pool"), ["c"], "{how}");
+        assert_eq!(total(&server, "seat_already_active"), 1, "{how}");
+        dialog.expect("SEAT.RELEASE pool z", r#"[1, "RELEASED", 3]"#);
+        second.hears(r#"[1, "ACQUIRED", 3, 3]"#);
+        let digest = server.digest();
+        dialog.expect("DEBUG LOADAOF", "+OK");
+        assert_eq!(server.digest(), digest, "{how}");
+    }
+}
+
+#[test]
+fn waiters_who_hold_seats_in_the_pool_that_arrived_are_all_told_however_many_and_whoever_looked_first()
+ {
     let (server, mut dialog) = full_pool(Server::builder());
-    let [mut first, mut second] = two_waiters(&server);
-    arrive(&mut dialog, "RENAME other pool", &["b"]);
-    // Counted when it is told, by when `c` may have its seat as well.
-    let reply = first.read();
-    assert!(reply.starts_with(r#"[1, "ALREADY_ACTIVE", "#), "{reply}");
-    second.hears(r#"[1, "ACQUIRED", 2, 3]"#);
-    assert_eq!(dialog.sessions("pool"), ["b", "c"]);
+    let mut holders: Vec<Waiter> = (0..150)
+        .map(|n| {
+            dialog.acquire("other", &format!("s{n}"), 150, "{}");
+            Waiter::of(&server, &format!("SEAT.ACQUIRE pool s{n} 1 BLOCK 0"))
+        })
+        .collect();
+    let replies = dialog.transaction(&["RENAME other pool", "SEAT.QUEUE pool", "SEAT.INFO pool"]);
+    assert!(!replies.contains('!'), "{replies}");
+    for holder in &mut holders {
+        holder.hears(r#"[1, "ALREADY_ACTIVE", 150]"#);
+    }
+    assert_eq!(dialog.queue("pool"), [""; 0]);
+    nobody_is_blocked(&server);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-// A module that hears of keyspace events, and releases the seat of `a` as soon as somebody has joined the queue of its pool.
+// A module that hears of keyspace events. It releases the seat of `a` as soon as somebody has joined the queue of its pool, and beats for
+// `g` of the pool `p` as soon as somebody is taken from a set.
 //
 // It asks for the few functions that it needs by their names, so that no header of the server's is needed.
 #include <stddef.h>
@@ -11,11 +12,14 @@ static void (*free_reply)(void *reply);
 
 static int on_event(void *ctx, int class, const char *event, void *key) {
     (void)class;
+    void *reply = NULL;
     if (strcmp(event, "seat.queued") == 0) {
-        void *reply = call(ctx, "SEAT.RELEASE", "sc!", key, "a");
-        if (reply != NULL) {
-            free_reply(reply);
-        }
+        reply = call(ctx, "SEAT.RELEASE", "sc!", key, "a");
+    } else if (strcmp(event, "srem") == 0) {
+        reply = call(ctx, "SEAT.HEARTBEAT", "cc!", "p", "g");
+    }
+    if (reply != NULL) {
+        free_reply(reply);
     }
     return 0;
 }
@@ -32,6 +36,6 @@ int RedisModule_OnLoad(void *ctx, void **arguments, int count) {
         return 1;
     }
     set_attributes(ctx, "listener", 1, 1);
-    // Events of modules.
-    return subscribe(ctx, 1 << 13, on_event);
+    // Events of sets and of modules.
+    return subscribe(ctx, 1 << 5 | 1 << 13, on_event);
 }

@@ -7,15 +7,21 @@ use crate::clock::compile;
 use crate::dialog::Dialog;
 use crate::support::Server;
 
+/// A server with another module that listens, made in `dir`.
+pub fn listened_to(dir: &TempDir, module_args: &str) -> Server {
+    let listener = dir.path().join("listener.so");
+    compile("tests/waiters/listener.c", &listener);
+    Server::builder()
+        .recording()
+        .config(&format!("loadmodule {}", listener.display()))
+        .module_args(module_args)
+        .start()
+}
+
 #[test]
 fn a_client_that_is_granted_a_seat_before_it_is_blocked_is_told() {
     let dir = TempDir::new().expect("a directory");
-    let listener = dir.path().join("listener.so");
-    compile("tests/waiters/listener.c", &listener);
-    let server = Server::builder()
-        .recording()
-        .config(&format!("loadmodule {}", listener.display()))
-        .start();
+    let server = listened_to(&dir, "");
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 0", r#"[1, "ACQUIRED", 1, 1]"#);
