@@ -11,12 +11,12 @@
 #![warn(missing_docs)]
 
 mod codec;
-mod deadlines;
 mod effect;
 mod import;
 mod index;
 mod memory;
 mod metadata;
+mod order;
 mod places;
 mod plain;
 mod pool;

@@ -1,7 +1,7 @@
 //! Places in a queue, in the order of arrival.
 
-use crate::deadlines::{Deadlines, Entry};
 use crate::index::Index;
+use crate::order::{Entry, Order};
 use crate::slab::Slab;
 
 /// A place: who waits there, since when in the order of arrival, and what the kind of place brings with it.
@@ -31,7 +31,7 @@ impl<T> Place<T> {
 pub struct Places<T> {
     places: Slab<Place<T>>,
     sessions: Index,
-    arrivals: Deadlines,
+    arrivals: Order<()>,
 }
 
 impl<T> Default for Places<T> {
@@ -39,7 +39,7 @@ impl<T> Default for Places<T> {
         Places {
             places: Slab::new(),
             sessions: Index::new(),
-            arrivals: Deadlines::default(),
+            arrivals: Order::default(),
         }
     }
 }
@@ -66,9 +66,9 @@ impl<T> Places<T> {
         self.sessions
             .put(session, slot, |slot| session_in(places, slot));
         self.arrivals.insert(Entry {
-            deadline_ms: arrival as i64,
+            at: arrival as i64,
             slot,
-            length_ms: 0,
+            value: (),
         });
         slot
     }
@@ -102,12 +102,12 @@ impl<T> Places<T> {
     pub fn ahead_of(&self, arrival: u64) -> usize {
         arrival
             .checked_sub(1)
-            .map_or(0, |before| self.arrivals.lapsed(before as i64))
+            .map_or(0, |before| self.arrivals.up_to(before as i64))
     }
 
     /// Who arrived first.
     pub fn first(&self) -> Option<&Place<T>> {
-        self.places.get(self.arrivals.earliest()?.slot)
+        self.places.get(self.arrivals.first()?.slot)
     }
 
     /// All places in the order of arrival. O(n).

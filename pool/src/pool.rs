@@ -1,9 +1,9 @@
 //! The pool itself: decisions, and the effects that carry them out.
 
 use crate::MAX_SECOND;
-use crate::deadlines::{Deadlines, Entry};
 use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
 use crate::index::Index;
+use crate::order::{Entry, Order};
 use crate::places::Place;
 use crate::queue::{Line, Ticket, Tickets};
 use crate::session::Session;
@@ -19,8 +19,9 @@ pub struct Pool {
     sessions: Slab<Session>,
     /// From ids to slots in `sessions`.
     index: Index,
-    /// The leased among `sessions`, by deadline. A session's own deadline and its entry here always agree.
-    deadlines: Deadlines,
+    /// The leased among `sessions`, by deadline, with the lengths of their leases. A session's own deadline and its entry here always
+    /// agree.
+    deadlines: Order<u64>,
     payload_bytes: usize,
     /// Rows that came without metadata.
     bare: usize,
@@ -80,7 +81,7 @@ impl Pool {
             seats,
             sessions: Slab::new(),
             index: Index::new(),
-            deadlines: Deadlines::default(),
+            deadlines: Order::default(),
             payload_bytes: 0,
             bare: 0,
             tickets: None,
@@ -114,7 +115,7 @@ impl Pool {
 
     /// Live sessions. O(log n) while some have lapsed, otherwise O(1).
     pub fn used(&self, now_ms: i64) -> usize {
-        self.len() - self.deadlines.lapsed(now_ms)
+        self.len() - self.deadlines.up_to(now_ms)
     }
 
     /// Live sessions that have metadata. As [`Pool::used`], but O(n) while some session has none.
@@ -128,7 +129,7 @@ impl Pool {
 
     /// Live sessions that have a lease. O(log n) while some have lapsed, otherwise O(1).
     pub fn leased(&self, now_ms: i64) -> usize {
-        self.deadlines.len() - self.deadlines.lapsed(now_ms)
+        self.deadlines.len() - self.deadlines.up_to(now_ms)
     }
 
     /// The earliest deadline of all leases and tickets, past or to come. O(1).
@@ -140,7 +141,7 @@ impl Pool {
 
     /// The earliest deadline of all leases, past or to come. O(1).
     pub fn earliest_lapse_ms(&self) -> Option<i64> {
-        self.deadlines.earliest().map(|entry| entry.deadline_ms)
+        self.deadlines.first().map(|entry| entry.at)
     }
 
     /// The ticket that is lost first. O(1).
@@ -150,7 +151,7 @@ impl Pool {
 
     /// The earliest deadline of a live session. O(log n) while some have lapsed, otherwise O(1).
     pub fn next_deadline_ms(&self, now_ms: i64) -> Option<i64> {
-        self.deadlines.after(now_ms).map(|entry| entry.deadline_ms)
+        self.deadlines.after(now_ms).map(|entry| entry.at)
     }
 
     /// Whether there is a row of this id, lapsed or not. O(1).
@@ -182,7 +183,7 @@ impl Pool {
         let slot = self.slot_of(session.id())?;
         let entry = self.deadlines.get(deadline_ms, slot)?;
         Some(Lease {
-            length_ms: entry.length_ms,
+            length_ms: entry.value,
             deadline_ms,
         })
     }
@@ -433,7 +434,7 @@ impl Pool {
         self.deadlines
             .iter()
             .take(limit)
-            .take_while(move |entry| entry.deadline_ms <= now_ms)
+            .take_while(move |entry| entry.at <= now_ms)
             .filter_map(|entry| self.sessions.get(entry.slot))
             .map(Session::id)
     }
@@ -612,11 +613,11 @@ fn id_in(sessions: &Slab<Session>, slot: u32) -> &[u8] {
     sessions.get(slot).map_or(&[], Session::id)
 }
 
-fn entry(slot: u32, lease: Lease) -> Entry {
+fn entry(slot: u32, lease: Lease) -> Entry<u64> {
     Entry {
-        deadline_ms: lease.deadline_ms,
+        at: lease.deadline_ms,
         slot,
-        length_ms: lease.length_ms,
+        value: lease.length_ms,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who waits for a seat: tickets, which are part of the pool, and blocked clients, which belong to a name.
 
-use crate::deadlines::{Deadlines, Entry};
+use crate::order::{Entry, Order};
 use crate::places::{Place, Places};
 
 /// A place that is kept by polling.
@@ -37,7 +37,7 @@ impl Ticket {
 pub(crate) struct Tickets {
     places: Places<Ticket>,
     /// When they are lost, by slot in `places`.
-    deadlines: Deadlines,
+    deadlines: Order<()>,
 }
 
 impl Tickets {
@@ -48,7 +48,7 @@ impl Tickets {
 
     /// Tickets that are valid. O(log n).
     pub(crate) fn valid(&self, now_ms: i64) -> usize {
-        self.len() - self.deadlines.lapsed(now_ms)
+        self.len() - self.deadlines.up_to(now_ms)
     }
 
     /// Gives `session` this ticket: a new place, or the one it has.
@@ -56,9 +56,9 @@ impl Tickets {
         self.remove(session);
         let slot = self.places.insert(session, arrival, ticket);
         self.deadlines.insert(Entry {
-            deadline_ms: ticket.deadline_ms,
+            at: ticket.deadline_ms,
             slot,
-            length_ms: 0,
+            value: (),
         });
     }
 
@@ -78,7 +78,7 @@ impl Tickets {
 
     /// Valid tickets that arrived before `arrival`. O(log n), O(n) while some are lost and not removed yet.
     pub(crate) fn valid_ahead_of(&self, now_ms: i64, arrival: u64) -> usize {
-        if self.deadlines.lapsed(now_ms) == 0 {
+        if self.deadlines.up_to(now_ms) == 0 {
             return self.places.ahead_of(arrival);
         }
         self.iter()
@@ -96,14 +96,14 @@ impl Tickets {
         self.deadlines
             .iter()
             .take(limit)
-            .take_while(move |entry| entry.deadline_ms <= now_ms)
+            .take_while(move |entry| entry.at <= now_ms)
             .filter_map(|entry| self.places.at(entry.slot))
             .map(Place::session)
     }
 
     /// The ticket that is lost first.
     pub(crate) fn first_lost(&self) -> Option<&Place<Ticket>> {
-        self.places.at(self.deadlines.earliest()?.slot)
+        self.places.at(self.deadlines.first()?.slot)
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -118,14 +118,14 @@ impl Tickets {
 pub struct Line<W> {
     places: Places<W>,
     /// Those of `places` that have a ticket as well, by arrival.
-    ticketed: Deadlines,
+    ticketed: Order<()>,
 }
 
 impl<W> Default for Line<W> {
     fn default() -> Self {
         Line {
             places: Places::default(),
-            ticketed: Deadlines::default(),
+            ticketed: Order::default(),
         }
     }
 }
@@ -146,9 +146,9 @@ impl<W> Line<W> {
         let slot = self.places.insert(session, arrival, waiter);
         if ticketed {
             self.ticketed.insert(Entry {
-                deadline_ms: arrival as i64,
+                at: arrival as i64,
                 slot,
-                length_ms: 0,
+                value: (),
             });
         }
     }
@@ -195,7 +195,7 @@ impl<W> Line<W> {
     pub(crate) fn more_ahead_of(&self, arrival: u64, tickets_ahead: usize) -> usize {
         let both = arrival
             .checked_sub(1)
-            .map_or(0, |before| self.ticketed.lapsed(before as i64));
+            .map_or(0, |before| self.ticketed.up_to(before as i64));
         self.places.ahead_of(arrival) - both.min(tickets_ahead)
     }
 

@@ -1,7 +1,7 @@
 //! Names with a time each, the earliest first.
 
-use crate::deadlines::{Deadlines, Entry};
 use crate::index::Index;
+use crate::order::{Entry, Order};
 use crate::slab::Slab;
 
 /// When to look at which name again: the hints by which pools with leases are found when one lapses.
@@ -11,7 +11,7 @@ use crate::slab::Slab;
 pub struct Schedule {
     names: Slab<(Box<[u8]>, i64)>,
     index: Index,
-    times: Deadlines,
+    times: Order<()>,
 }
 
 impl Default for Schedule {
@@ -19,7 +19,7 @@ impl Default for Schedule {
         Schedule {
             names: Slab::new(),
             index: Index::new(),
-            times: Deadlines::default(),
+            times: Order::default(),
         }
     }
 }
@@ -45,16 +45,16 @@ impl Schedule {
             },
         };
         self.times.insert(Entry {
-            deadline_ms: at_ms,
+            at: at_ms,
             slot,
-            length_ms: 0,
+            value: (),
         });
         true
     }
 
     /// When the next name comes up. O(1).
     pub fn earliest_ms(&self) -> Option<i64> {
-        self.times.earliest().map(|entry| entry.deadline_ms)
+        self.times.first().map(|entry| entry.at)
     }
 
     /// How many names there are.
@@ -88,10 +88,8 @@ impl Schedule {
 
     /// Takes out the earliest name if it has come up by `now_ms`. O(log n).
     pub fn take_due(&mut self, now_ms: i64) -> Option<Box<[u8]>> {
-        let &Entry {
-            deadline_ms, slot, ..
-        } = self.times.earliest()?;
-        if deadline_ms > now_ms {
+        let &Entry { at, slot, .. } = self.times.first()?;
+        if at > now_ms {
             return None;
         }
         let name = self.names.get(slot)?.0.clone();

@@ -104,7 +104,8 @@ struct Unconfirmed {
 #[derive(Default)]
 struct State {
     lines: BTreeMap<c_int, Lines>,
-    waiters: HashMap<WaiterId, Waiter>,
+    /// A tree, since a hash table of very many would hold all up when it grows.
+    waiters: BTreeMap<WaiterId, Waiter>,
     last_id: WaiterId,
     last_arrival: u64,
     /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.

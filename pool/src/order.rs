@@ -1,39 +1,40 @@
-//! The deadlines of a pool's leases, in order.
+//! Entries in the order of a number: leases and tickets by deadline, places by arrival, names by when to look at them.
 
 use crate::memory::allocated;
 
-/// Entries in a leaf before it is split. An insertion or removal moves no more of them, and they are twenty-four cache lines. Tests of
-/// this file have smaller ones, so that a few entries make a tree.
+/// Entries in a leaf before it is split. An insertion or removal moves no more of them, and of leases they are twenty-four cache lines.
+/// Tests of this file have smaller ones, so that a few entries make a tree.
 const LEAF: usize = if cfg!(test) { 8 } else { 64 };
 
 /// Leaves in a group before that is split.
 const GROUP: usize = if cfg!(test) { 6 } else { 64 };
 
-/// A lease in the index: when it lapses, whose it is, and how long it was granted for.
+/// An entry: where it stands in the order, the slot of what it is about, and what is known of it besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) deadline_ms: i64,
+pub(crate) struct Entry<T> {
+    /// A moment in milliseconds, or a number in the order of arrival.
+    pub(crate) at: i64,
     pub(crate) slot: u32,
-    pub(crate) length_ms: u64,
+    pub(crate) value: T,
 }
 
-/// The order of leases: by deadline, then by slot.
+/// The order itself: of those at the same number, the lower slot comes first.
 type Key = (i64, u32);
 
-impl Entry {
+impl<T> Entry<T> {
     fn key(&self) -> Key {
-        (self.deadline_ms, self.slot)
+        (self.at, self.slot)
     }
 }
 
-/// Leases ordered by deadline, with their number up to any moment.
+/// Entries in order, with how many there are up to any number.
 ///
 /// A tree of three levels: groups, their leaves, and the entries in these, each level a sorted list. Each list of the upper two has
 /// the last keys of its members beside it, close together, so that a search touches few cache lines among a million leases, and
 /// a heartbeat, which is one removal and one insertion, moves little. With a million leases there are some hundreds of groups.
-#[derive(Debug, Default)]
-pub(crate) struct Deadlines {
-    groups: List<Group>,
+#[derive(Debug)]
+pub(crate) struct Order<T> {
+    groups: List<Group<T>>,
     /// Entries in each group.
     sizes: Vec<u32>,
     len: usize,
@@ -41,12 +42,23 @@ pub(crate) struct Deadlines {
     leaf_bytes: usize,
 }
 
-type Leaf = Vec<Entry>;
+impl<T> Default for Order<T> {
+    fn default() -> Self {
+        Order {
+            groups: List::default(),
+            sizes: Vec::new(),
+            len: 0,
+            leaf_bytes: 0,
+        }
+    }
+}
+
+type Leaf<T> = Vec<Entry<T>>;
 
 /// Neighbouring leaves.
-#[derive(Clone, Debug, Default)]
-struct Group {
-    leaves: List<Leaf>,
+#[derive(Clone, Debug)]
+struct Group<T> {
+    leaves: List<Leaf<T>>,
 }
 
 /// Sorted parts of a level, none of them empty, each with its last key.
@@ -119,23 +131,23 @@ impl<T> List<T> {
     }
 }
 
-/// Where a full list of `len` is split if its newest member stands at `place`. Deadlines mostly come in rising order; then full lists stay
+/// Where a full list of `len` is split if its newest member stands at `place`. They mostly come in rising order; then full lists stay
 /// behind the split, else halves.
 fn split_at(len: usize, place: usize) -> usize {
     if place + 1 == len { len - 1 } else { len / 2 }
 }
 
-fn leaf_bytes(leaf: &Leaf) -> usize {
-    allocated(leaf.capacity() * size_of::<Entry>())
+fn leaf_bytes<T>(leaf: &Leaf<T>) -> usize {
+    allocated(leaf.capacity() * size_of::<Entry<T>>())
 }
 
-impl Clone for Deadlines {
-    fn clone(&self) -> Deadlines {
+impl<T: Copy> Clone for Order<T> {
+    fn clone(&self) -> Order<T> {
         let groups = self.groups.clone();
         // The clones of the leaves have no reserve.
         let leaves = groups.parts.iter().flat_map(|group| &group.leaves.parts);
         let leaf_bytes = leaves.map(leaf_bytes).sum();
-        Deadlines {
+        Order {
             groups,
             sizes: self.sizes.clone(),
             len: self.len,
@@ -144,24 +156,21 @@ impl Clone for Deadlines {
     }
 }
 
-impl Deadlines {
+impl<T: Copy> Order<T> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn earliest(&self) -> Option<&Entry> {
+    pub(crate) fn first(&self) -> Option<&Entry<T>> {
         self.groups.parts.first()?.leaves.parts.first()?.first()
     }
 
-    /// How many deadlines are at or before `now_ms`. O(1) if none is, else O(log n) and a sum over one number for thousands of leases.
-    pub(crate) fn lapsed(&self, now_ms: i64) -> usize {
-        if self
-            .earliest()
-            .is_none_or(|first| first.deadline_ms > now_ms)
-        {
+    /// How many entries are at `at` or before. O(1) if none is, else O(log n) and a sum over one number for thousands of entries.
+    pub(crate) fn up_to(&self, at: i64) -> usize {
+        if self.first().is_none_or(|first| first.at > at) {
             return 0;
         }
-        let after = (now_ms, u32::MAX);
+        let after = (at, u32::MAX);
         let number = self.groups.part_for(after);
         let before: usize = self.sizes[..number].iter().map(|&size| size as usize).sum();
         let Some(group) = self.groups.parts.get(number) else {
@@ -170,21 +179,21 @@ impl Deadlines {
         let number = group.leaves.part_for(after);
         let leaves = &group.leaves.parts;
         let before = before + leaves[..number].iter().map(Vec::len).sum::<usize>();
-        let within = |leaf: &Leaf| leaf.partition_point(|entry| entry.deadline_ms <= now_ms);
+        let within = |leaf: &Leaf<T>| leaf.partition_point(|entry| entry.at <= at);
         before + leaves.get(number).map_or(0, within)
     }
 
-    /// The first entry with a deadline after `now_ms`. O(log n).
-    pub(crate) fn after(&self, now_ms: i64) -> Option<&Entry> {
-        // No deadline is the highest of all, so there is a next millisecond.
-        let next = (now_ms.checked_add(1)?, 0);
+    /// The first entry after `at`. O(log n).
+    pub(crate) fn after(&self, at: i64) -> Option<&Entry<T>> {
+        // No entry is at the highest number of all, so there is a next one.
+        let next = (at.checked_add(1)?, 0);
         let group = self.groups.parts.get(self.groups.part_for(next))?;
         let leaf = group.leaves.parts.get(group.leaves.part_for(next))?;
         leaf.get(leaf.partition_point(|entry| entry.key() < next))
     }
 
-    /// Adds a lease. Its slot must not have one yet. O(log n), at worst the splitting of a leaf and a group.
-    pub(crate) fn insert(&mut self, entry: Entry) {
+    /// Adds an entry. Its slot must not have one yet. O(log n), at worst the splitting of a leaf and a group.
+    pub(crate) fn insert(&mut self, entry: Entry<T>) {
         self.len += 1;
         let key = entry.key();
         let number = self.groups.part_to_grow(key);
@@ -234,9 +243,9 @@ impl Deadlines {
         self.sizes.insert(number + 1, moved as u32);
     }
 
-    /// Removes and returns the lease of `slot` that lapses at `deadline_ms`. O(log n).
-    pub(crate) fn remove(&mut self, deadline_ms: i64, slot: u32) -> Option<Entry> {
-        let key = (deadline_ms, slot);
+    /// Removes and returns the entry of `slot` at `at`. O(log n).
+    pub(crate) fn remove(&mut self, at: i64, slot: u32) -> Option<Entry<T>> {
+        let key = (at, slot);
         let number = self.groups.part_for(key);
         let leaves = &mut self.groups.parts.get_mut(number)?.leaves;
         let place = leaves.part_for(key);
@@ -305,16 +314,16 @@ impl Deadlines {
         self.sizes[number] += self.sizes.remove(number + 1);
     }
 
-    /// The lease of `slot` that lapses at `deadline_ms`. O(log n).
-    pub(crate) fn get(&self, deadline_ms: i64, slot: u32) -> Option<&Entry> {
-        let key = (deadline_ms, slot);
+    /// The entry of `slot` at `at`. O(log n).
+    pub(crate) fn get(&self, at: i64, slot: u32) -> Option<&Entry<T>> {
+        let key = (at, slot);
         let group = self.groups.parts.get(self.groups.part_for(key))?;
         let leaf = group.leaves.parts.get(group.leaves.part_for(key))?;
         leaf.get(leaf.binary_search_by_key(&key, Entry::key).ok()?)
     }
 
-    /// The leases from the earliest deadline on.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    /// The entries from the first on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
         let leaves = self.groups.parts.iter();
         leaves.flat_map(|group| group.leaves.parts.iter().flatten())
     }
@@ -335,24 +344,24 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Deadlines, Entry, GROUP, LEAF, Leaf, leaf_bytes};
+    use super::{Entry, GROUP, LEAF, Leaf, Order, leaf_bytes};
 
-    fn leaves_of(deadlines: &Deadlines) -> impl Iterator<Item = &Leaf> {
-        let groups = deadlines.groups.parts.iter();
+    fn leaves_of(order: &Order<u64>) -> impl Iterator<Item = &Leaf<u64>> {
+        let groups = order.groups.parts.iter();
         groups.flat_map(|group| &group.leaves.parts)
     }
 
-    fn check(deadlines: &Deadlines, model: &BTreeMap<(i64, u32), u64>) {
-        let stored: Vec<_> = deadlines.iter().map(|e| (e.key(), e.length_ms)).collect();
-        let expected: Vec<_> = model.iter().map(|(key, length)| (*key, *length)).collect();
+    fn check(order: &Order<u64>, model: &BTreeMap<(i64, u32), u64>) {
+        let stored: Vec<_> = order.iter().map(|e| (e.key(), e.value)).collect();
+        let expected: Vec<_> = model.iter().map(|(key, value)| (*key, *value)).collect();
         assert_eq!(stored, expected);
-        assert_eq!(deadlines.len(), model.len());
-        let groups = &deadlines.groups;
+        assert_eq!(order.len(), model.len());
+        let groups = &order.groups;
         for (number, group) in groups.parts.iter().enumerate() {
             let leaves = &group.leaves;
             assert_eq!(groups.ends[number], leaves.end());
             let held: usize = leaves.parts.iter().map(Vec::len).sum();
-            assert_eq!(deadlines.sizes[number] as usize, held);
+            assert_eq!(order.sizes[number] as usize, held);
             assert!((1..=GROUP).contains(&leaves.parts.len()));
             for (leaf, end) in leaves.parts.iter().zip(&leaves.ends) {
                 assert!((1..=LEAF).contains(&leaf.len()));
@@ -361,18 +370,14 @@ mod tests {
             assert_eq!(leaves.parts.len(), leaves.ends.len());
         }
         assert_eq!(groups.parts.len(), groups.ends.len());
-        assert_eq!(groups.parts.len(), deadlines.sizes.len());
-        let bytes: usize = leaves_of(deadlines).map(leaf_bytes).sum();
-        assert_eq!(deadlines.leaf_bytes, bytes);
-        for now_ms in [-1, 0, 1, 250, 500, 999, 1000, i64::MAX] {
-            let lapsed = model.keys().filter(|(deadline, _)| *deadline <= now_ms);
-            assert_eq!(deadlines.lapsed(now_ms), lapsed.count(), "at {now_ms}");
-            let after = model.keys().find(|(deadline, _)| *deadline > now_ms);
-            assert_eq!(
-                deadlines.after(now_ms).map(Entry::key),
-                after.copied(),
-                "at {now_ms}"
-            );
+        assert_eq!(groups.parts.len(), order.sizes.len());
+        let bytes: usize = leaves_of(order).map(leaf_bytes).sum();
+        assert_eq!(order.leaf_bytes, bytes);
+        for at in [-1, 0, 1, 250, 500, 999, 1000, i64::MAX] {
+            let before = model.keys().filter(|(other, _)| *other <= at);
+            assert_eq!(order.up_to(at), before.count(), "at {at}");
+            let after = model.keys().find(|(other, _)| *other > at);
+            assert_eq!(order.after(at).map(Entry::key), after.copied(), "at {at}");
         }
     }
 
@@ -381,80 +386,76 @@ mod tests {
         fn agrees_with_a_sorted_map(
             steps in prop::collection::vec((0..1000i64, 0..3000u32, any::<bool>()), 1..8000)
         ) {
-            let mut deadlines = Deadlines::default();
+            let mut order = Order::default();
             let mut model = BTreeMap::new();
-            for (deadline_ms, slot, grow) in steps {
-                let key = (deadline_ms, slot);
+            for (at, slot, grow) in steps {
+                let key = (at, slot);
                 if grow || model.is_empty() {
                     if model.insert(key, slot.into()).is_none() {
-                        deadlines.insert(Entry { deadline_ms, slot, length_ms: slot.into() });
+                        order.insert(Entry { at, slot, value: slot.into() });
                     }
                 } else {
                     let near = model.range(key..).next().or_else(|| model.iter().next());
-                    let (deadline_ms, slot) = *near.expect("not empty").0;
-                    let length = model.remove(&(deadline_ms, slot));
-                    let entry = deadlines.remove(deadline_ms, slot);
-                    prop_assert_eq!(entry.map(|entry| entry.length_ms), length);
-                    prop_assert_eq!(deadlines.remove(deadline_ms, slot), None);
+                    let (at, slot) = *near.expect("not empty").0;
+                    let value = model.remove(&(at, slot));
+                    let entry = order.remove(at, slot);
+                    prop_assert_eq!(entry.map(|entry| entry.value), value);
+                    prop_assert_eq!(order.remove(at, slot), None);
                 }
             }
-            check(&deadlines, &model);
+            check(&order, &model);
         }
     }
 
     #[test]
-    fn rising_deadlines_fill_their_leaves_and_scattered_removals_merge_them() {
-        let mut deadlines = Deadlines::default();
+    fn rising_numbers_fill_their_leaves_and_scattered_removals_merge_them() {
+        let mut order = Order::default();
         let mut model = BTreeMap::new();
         let full_groups = 5;
         for slot in 0..(full_groups * GROUP * LEAF) as u32 {
-            let deadline_ms = i64::from(slot) / 10;
-            deadlines.insert(Entry {
-                deadline_ms,
-                slot,
-                length_ms: 1,
-            });
-            model.insert((deadline_ms, slot), 1);
+            let at = i64::from(slot) / 10;
+            order.insert(Entry { at, slot, value: 1 });
+            model.insert((at, slot), 1);
         }
-        check(&deadlines, &model);
-        assert_eq!(deadlines.groups.parts.len(), full_groups);
-        assert_eq!(leaves_of(&deadlines).count(), full_groups * GROUP);
+        check(&order, &model);
+        assert_eq!(order.groups.parts.len(), full_groups);
+        assert_eq!(leaves_of(&order).count(), full_groups * GROUP);
         let scattered: Vec<_> = model
             .keys()
             .copied()
             .filter(|(_, slot)| !(*slot as usize).is_multiple_of(LEAF))
             .collect();
-        for (deadline_ms, slot) in scattered {
-            assert!(deadlines.remove(deadline_ms, slot).is_some());
-            model.remove(&(deadline_ms, slot));
+        for (at, slot) in scattered {
+            assert!(order.remove(at, slot).is_some());
+            model.remove(&(at, slot));
         }
-        check(&deadlines, &model);
-        check(&deadlines.clone(), &model);
+        check(&order, &model);
+        check(&order.clone(), &model);
         assert_eq!(model.len(), full_groups * GROUP);
         // Of two neighbours in a group one is a quarter full at least.
-        let groups = deadlines.groups.parts.len();
-        let leaves = leaves_of(&deadlines).count();
+        let groups = order.groups.parts.len();
+        let leaves = leaves_of(&order).count();
         assert!(leaves <= 2 * model.len() / (LEAF / 4) + groups, "{leaves}");
         assert!(groups <= full_groups, "{groups}");
-        for (deadline_ms, slot) in model.into_keys() {
-            assert!(deadlines.remove(deadline_ms, slot).is_some());
+        for (at, slot) in model.into_keys() {
+            assert!(order.remove(at, slot).is_some());
         }
-        check(&deadlines, &BTreeMap::new());
-        assert_eq!((deadlines.leaf_bytes, deadlines.len()), (0, 0));
+        check(&order, &BTreeMap::new());
+        assert_eq!((order.leaf_bytes, order.len()), (0, 0));
     }
 
     #[test]
     fn a_copy_counts_its_own_leaves_which_have_no_reserve() {
-        let mut deadlines = Deadlines::default();
+        let mut order = Order::default();
         for slot in 0..LEAF as u32 - 3 {
-            deadlines.insert(Entry {
-                deadline_ms: 1,
+            order.insert(Entry {
+                at: 1,
                 slot,
-                length_ms: 1,
+                value: 1,
             });
         }
-        let mut copy = deadlines.clone();
-        assert!(copy.memory_bytes() < deadlines.memory_bytes());
+        let mut copy = order.clone();
+        assert!(copy.memory_bytes() < order.memory_bytes());
         assert_eq!(
             copy.leaf_bytes,
             leaves_of(&copy).map(leaf_bytes).sum::<usize>()
