@@ -101,7 +101,7 @@ fn has_something_to_evict(ctx: Ctx<'_>) -> bool {
     let own = ctx.selected_database();
     // A database without keys has no line.
     let found = (0..)
-        .take_while(|&database| ctx.try_select_database(database))
+        .take_while(|&database| ctx.select_database(database))
         .filter_map(|database| CString::new(format!("db{database}")).ok())
         .any(|name| {
             let counts = keyspace.field(&name);

@@ -15,12 +15,6 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// This ticket after a poll at `now_ms` that keeps the place for `length_ms`, or `None` if that is 0 or ends beyond the range
-    /// of time.
-    pub fn polled(self, now_ms: i64, length_ms: u64) -> Option<Ticket> {
-        Ticket { length_ms, ..self }.kept(now_ms, length_ms)
-    }
-
     /// This ticket valid for `valid_ms` from `now_ms` on, whatever its own length, or `None` if that is 0 or ends beyond the range of
     /// time.
     pub fn kept(self, now_ms: i64, valid_ms: u64) -> Option<Ticket> {
@@ -177,7 +171,8 @@ impl<W> Line<W> {
     }
 
     /// Whether the client of `session` has a ticket as well.
-    pub fn is_ticketed(&self, session: &[u8]) -> bool {
+    #[cfg(test)]
+    fn is_ticketed(&self, session: &[u8]) -> bool {
         let slot = self.places.slot_of(session);
         slot.zip(self.places.get(session))
             .is_some_and(|(slot, place)| self.ticketed.get(place.arrival() as i64, slot).is_some())
@@ -217,22 +212,22 @@ mod tests {
             length_ms,
             deadline_ms: since_ms,
         };
-        joined.polled(since_ms, length_ms).expect("within time")
+        joined.kept(since_ms, length_ms).expect("within time")
     }
 
     #[test]
     fn a_poll_keeps_the_place_from_now_on_within_the_range_of_time() {
         let joined = ticket(1_000, 500);
         assert_eq!((joined.since_ms, joined.deadline_ms), (1_000, 1_500));
-        let polled = joined.polled(1_400, 50).expect("within time");
+        let polled = joined.kept(1_400, 50).expect("within time");
         assert_eq!(polled.since_ms, 1_000);
-        assert_eq!((polled.length_ms, polled.deadline_ms), (50, 1_450));
-        assert_eq!(joined.polled(1_400, 0), None);
-        assert_eq!(joined.polled(1, u64::MAX), None);
-        assert_eq!(joined.polled(i64::MAX - 5, 5), None);
-        let last = joined.polled(i64::MAX - 5, 4).expect("within time");
+        assert_eq!((polled.length_ms, polled.deadline_ms), (500, 1_450));
+        assert_eq!(joined.kept(1_400, 0), None);
+        assert_eq!(joined.kept(1, u64::MAX), None);
+        assert_eq!(joined.kept(i64::MAX - 5, 5), None);
+        let last = joined.kept(i64::MAX - 5, 4).expect("within time");
         assert_eq!(last.deadline_ms, i64::MAX - 1);
-        let early = joined.polled(i64::MIN, u64::MAX - 1).expect("within time");
+        let early = joined.kept(i64::MIN, u64::MAX - 1).expect("within time");
         assert_eq!(early.deadline_ms, i64::MAX - 1);
     }
 

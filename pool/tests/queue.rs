@@ -464,7 +464,7 @@ impl Name {
                 length_ms,
                 deadline_ms: now_ms,
             };
-            let ticket = ticket.polled(now_ms, length_ms).unwrap();
+            let ticket = ticket.kept(now_ms, length_ms).unwrap();
             self.commit(&Effect::joining(&session, call.seats, arrival, ticket));
         } else {
             self.commit(&Effect::Seats(call.seats));
@@ -916,7 +916,7 @@ fn ticket(now_ms: i64, length_ms: u64) -> Ticket {
         length_ms,
         deadline_ms: now_ms,
     };
-    joined.polled(now_ms, length_ms).expect("within time")
+    joined.kept(now_ms, length_ms).expect("within time")
 }
 
 #[test]

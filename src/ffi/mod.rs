@@ -137,15 +137,9 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_GetSelectedDb)(self.as_ptr()) }
     }
 
-    /// Selects a database for the rest of the callback.
-    pub(crate) fn select_database(self, database: c_int) {
+    /// Selects a database for the rest of the callback, and returns whether there is such a database.
+    pub(crate) fn select_database(self, database: c_int) -> bool {
         // SAFETY: the context is valid for 'a; the server refuses a number that it does not have.
-        unsafe { api!(RedisModule_SelectDb)(self.as_ptr(), database) };
-    }
-
-    /// As [`Ctx::select_database`], and whether there is such a database.
-    pub(crate) fn try_select_database(self, database: c_int) -> bool {
-        // SAFETY: as above.
         let status = unsafe { api!(RedisModule_SelectDb)(self.as_ptr(), database) };
         status == raw::Status::Ok as c_int
     }

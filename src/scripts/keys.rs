@@ -150,7 +150,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
 fn step(ctx: Ctx<'_>, mut database: c_int, mut walk: Walk) -> Option<(c_int, Walk)> {
     let start = Instant::now();
     while start.elapsed() < STEP {
-        if !ctx.try_select_database(database) {
+        if !ctx.select_database(database) {
             return None;
         }
         WALKED.set(database);

@@ -90,7 +90,7 @@ fn exercise_queue(pool: &Pool) {
             assert!(position.is_none_or(|position| (1..=valid + 1).contains(&position)));
             let decision = pool.acquire(now_ms, session, i64::MIN, &line);
             assert_ne!(decision, Acquire::Vacant);
-            ticket.waiting.polled(now_ms, ticket.waiting.length_ms);
+            ticket.waiting.kept(now_ms, ticket.waiting.length_ms);
         }
     }
     if let Some(deadline_ms) = pool.earliest_deadline_ms() {
