@@ -395,7 +395,31 @@ impl Name {
         decision
     }
 
+    /// What comes before each change: clients who wait for sessions that hold seats of a value that has come are told so, and
+    /// have the leases that they asked for.
+    fn open(&mut self, shared: &mut Shared) {
+        let now_ms = shared.now_ms;
+        for id in 0..IDS {
+            let session = bytes_of(id);
+            if !self.model.is_live(now_ms, id) {
+                continue;
+            }
+            let Some(place) = self.line.leave(&session) else {
+                continue;
+            };
+            self.model.drop_client(id);
+            let lease_ms = shared.waiters[place.waiting as usize].call.lease_ms;
+            if let Some(lease) = starting(now_ms, lease_ms) {
+                let session = &session;
+                self.commit(&Effect::Renew { session, lease });
+            }
+            self.unconfirmed.remove(&id);
+            shared.tell(place.waiting, Told::AlreadyActive);
+        }
+    }
+
     fn acquire(&mut self, shared: &mut Shared, call: Call) {
+        self.open(shared);
         let now_ms = shared.now_ms;
         let mut decision = self.decide(now_ms, call.id, call.seats);
         if decision != Acquire::AlreadyActive && self.lets_waiters_in(now_ms, call.seats) {
@@ -580,12 +604,9 @@ impl Name {
         let used = self.model.used(now_ms);
         assert!(((used + index) as i64) < seats, "a grant above the limit");
         let session = bytes_of(id);
+        assert!(pool.get(now_ms, &session).is_none(), "a holder waits");
         self.line.leave(&session);
         self.model.drop_client(id);
-        if pool.get(now_ms, &session).is_some() {
-            shared.tell(number, Told::AlreadyActive);
-            return true;
-        }
         let waiter = shared.waiters[number as usize];
         let lease = starting(now_ms, waiter.call.lease_ms);
         let none = Metadata::NONE;
@@ -600,6 +621,7 @@ impl Name {
     }
 
     fn release(&mut self, shared: &mut Shared, id: usize) {
+        self.open(shared);
         self.leave(shared, id);
         let session = bytes_of(id);
         if self.pool().get(shared.now_ms, &session).is_some() {
@@ -608,7 +630,9 @@ impl Name {
         self.serve(shared);
     }
 
-    fn renew(&mut self, now_ms: i64, id: usize, length_ms: u64) {
+    fn renew(&mut self, shared: &mut Shared, id: usize, length_ms: u64) {
+        self.open(shared);
+        let now_ms = shared.now_ms;
         let session = bytes_of(id);
         if self.pool().get(now_ms, &session).is_some() {
             let lease = Lease::starting(now_ms, length_ms).unwrap();
@@ -618,6 +642,7 @@ impl Name {
     }
 
     fn resize(&mut self, shared: &mut Shared, seats: i64) {
+        self.open(shared);
         if self.pool.as_ref().is_some_and(|pool| pool.seats() != seats) {
             self.commit(&Effect::Seats(seats));
             self.serve(shared);
@@ -665,6 +690,7 @@ impl Name {
     }
 
     fn tick(&mut self, shared: &mut Shared) {
+        self.open(shared);
         self.is_due = false;
         self.take_back(shared);
         let pool = self.pool().clone();
@@ -824,7 +850,7 @@ impl World {
         match step {
             Step::Acquire(at, call) => names[at].acquire(shared, call),
             Step::Release(at, id) => names[at].release(shared, id),
-            Step::Renew(at, id, ms) => names[at].renew(shared.now_ms, id, ms),
+            Step::Renew(at, id, ms) => names[at].renew(shared, id, ms),
             Step::Resize(at, seats) => names[at].resize(shared, seats),
             Step::TimeOut(at, id) => names[at].end_wait(shared, id, false),
             Step::Disconnects(at, id) => names[at].end_wait(shared, id, true),
