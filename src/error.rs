@@ -5,7 +5,7 @@ use std::fmt;
 
 use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
 
-/// Why a command was refused. Nothing has changed then.
+/// Why a command was refused. Nothing has changed then, apart from what was taken over from the scripts' keys first.
 #[derive(Clone, Debug)]
 pub(crate) enum Error {
     /// The key holds a value of another type.

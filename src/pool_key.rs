@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::LazyLock;
+
+use std::sync::{Arc, LazyLock};
 
 use redis_module::raw;
 use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Pool};
@@ -16,6 +17,43 @@ use crate::{reclaim, stats};
 
 /// What takes a key's time to live away.
 const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
+
+/// How often to look whether those who wait where nothing may be granted can be served again.
+const WITHHELD_LOOK_MS: i64 = 1000;
+
+/// Why no seat may be granted in a pool: others than its sessions may hold seats.
+#[derive(Clone)]
+pub(crate) struct Withheld {
+    why: Error,
+    /// Whose seats those are, sorted, if that is known.
+    whose: Option<Arc<[Box<[u8]>]>>,
+}
+
+impl Withheld {
+    /// It is not known who holds seats.
+    pub(crate) fn from_all(why: Error) -> Withheld {
+        Withheld { why, whose: None }
+    }
+
+    /// `sessions` hold seats, and no others.
+    pub(crate) fn by(sessions: impl Iterator<Item = Box<[u8]>>, why: Error) -> Withheld {
+        let mut whose: Vec<_> = sessions.collect();
+        whose.sort_unstable();
+        Withheld {
+            why,
+            whose: Some(whose.into()),
+        }
+    }
+
+    fn may_concern(&self, session: &[u8]) -> bool {
+        let known = self.whose.as_deref();
+        known.is_none_or(|whose| {
+            whose
+                .binary_search_by(|other| (**other).cmp(session))
+                .is_ok()
+        })
+    }
+}
 
 /// An open key that holds a pool or nothing.
 ///
@@ -39,8 +77,8 @@ pub(crate) struct PoolKey<'a> {
     events: Events,
     /// Other keys that were removed while this one is open, of which is told when it is closed.
     gone: Vec<OwnedStr>,
-    /// Why it is not known how many seats are in use here, if it is not.
-    withheld: Option<Error>,
+    /// Why no seat may be granted here, if so.
+    withheld: Option<Withheld>,
 }
 
 impl<'a> PoolKey<'a> {
@@ -76,13 +114,8 @@ impl<'a> PoolKey<'a> {
             key.pool = pool_behind(handle)?;
         }
         key.line = queue::take_line(key.database, name.bytes());
-        if key.line.is_some() && queue::has_moved(key.database, name.bytes()) {
+        if key.line.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
             key.find_tickets();
-            // Reading changes nothing, so it leaves those who hold seats to the timer.
-            let is_writing = mode as u32 & raw::REDISMODULE_WRITE != 0;
-            if key.find_holders(if is_writing { queue::BATCH } else { 0 }) {
-                queue::look_soon_at(ctx, (key.database, name.bytes().into()));
-            }
         }
         Ok(key)
     }
@@ -102,14 +135,30 @@ impl<'a> PoolKey<'a> {
         self.args = args;
     }
 
-    /// Has nothing be granted while this key is open, since others than the pool's sessions may hold seats; says why.
-    pub(crate) fn withhold_grants(&mut self, why: Error) {
-        self.withheld = Some(why);
+    /// Has nothing be granted while this key is open.
+    pub(crate) fn withhold_grants(&mut self, withheld: Withheld) {
+        self.withheld = Some(withheld);
     }
 
-    /// Why nothing is to be granted here, if so: see [`PoolKey::withhold_grants`].
-    pub(crate) fn grants_withheld(&self) -> Option<&Error> {
-        self.withheld.as_ref()
+    /// Whether seats may be granted here; the error says why not.
+    pub(crate) fn may_grant(&self) -> Result<(), Error> {
+        match &self.withheld {
+            Some(withheld) => Err(withheld.why.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is known if `session` holds a seat; the error says why not.
+    pub(crate) fn knows(&self, session: &[u8]) -> Result<(), Error> {
+        match &self.withheld {
+            Some(withheld)
+                if withheld.may_concern(session)
+                    && self.pool().get(self.now_ms, session).is_none() =>
+            {
+                Err(withheld.why.clone())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The clients that are blocked at this name.
@@ -279,8 +328,9 @@ impl Drop for PoolKey<'_> {
                 .first()
                 .and_then(|place| queue::seats_of(place.waiting));
             queue::put_line(self.database, self.name.bytes(), line);
-            let may_grant = self.withheld.is_none() && first_seats.is_some_and(|seats| seats > 0);
-            if !self.exists() && may_grant {
+            if first_seats.is_some() && self.withheld.is_some() {
+                reclaim::note(self.ctx, self.name, self.now_ms + WITHHELD_LOOK_MS);
+            } else if !self.exists() && first_seats.is_some_and(|seats| seats > 0) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 reclaim::note(self.ctx, self.name, self.now_ms);
             }

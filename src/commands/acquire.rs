@@ -52,10 +52,13 @@ impl Command for Acquire {
             lacks_memory: OnceCell::new(),
         };
 
-        let mut key = call.pool_of([session])?;
+        let mut key = call.pool_with([session])?;
         let mut decision = request.decide(&key);
-        if decision != Decision::AlreadyActive && request.lets_waiters_in(&mut key) {
-            decision = request.decide(&key);
+        if decision != Decision::AlreadyActive {
+            key.may_grant()?;
+            if request.lets_waiters_in(&mut key) {
+                decision = request.decide(&key);
+            }
         }
         match decision {
             Decision::AlreadyActive => {

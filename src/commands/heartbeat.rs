@@ -37,7 +37,7 @@ impl Command for Heartbeat {
         let options = Options::parse(args, 3)?;
         let lease = options.lease(now_ms)?;
 
-        let mut key = call.pool_of([session])?;
+        let mut key = call.pool_with([session])?;
         match key.pool().heartbeat(now_ms, session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),

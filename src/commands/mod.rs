@@ -1,7 +1,8 @@
 //! The `SEAT.*` commands, a file each.
 //!
 //! A command reads from top to bottom as its documentation does: it parses its arguments, opens the key, asks the pool, commits
-//! the effect and replies. An error changes nothing and is the only reply then.
+//! the effect and replies. An error is the only reply then, and the command has changed
+//! nothing; what opening the key took over from the scripts' keys stays.
 
 mod acquire;
 mod cleanup;
@@ -68,23 +69,23 @@ impl<'a> Call<'a> {
         PoolKey::read(self.ctx, self.key()?, self.now_ms)
     }
 
-    /// Opens the key to change its pool. An error while it is not known who holds seats there.
+    /// Opens the key to change its pool. An error while others than the pool's sessions may hold seats of it.
     fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
         let key = self.open()?;
-        match key.grants_withheld() {
-            Some(why) => Err(why.clone()),
-            None => Ok(key),
-        }
+        key.may_grant()?;
+        Ok(key)
     }
 
-    /// As [`Call::pool_to_change`], for what only concerns `sessions`: where the pool has them all, others do not matter.
-    fn pool_of(&self, sessions: impl IntoIterator<Item = &'a [u8]>) -> Result<PoolKey<'a>, Error> {
+    /// As [`Call::pool_to_change`], for what grants nothing and only concerns `sessions`: an error if one of them may be such.
+    fn pool_with(
+        &self,
+        sessions: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<PoolKey<'a>, Error> {
         let key = self.open()?;
-        let is_known = |session| key.pool().get(self.now_ms, session).is_some();
-        match key.grants_withheld() {
-            Some(why) if !sessions.into_iter().all(is_known) => Err(why.clone()),
-            _ => Ok(key),
+        for session in sessions {
+            key.knows(session)?;
         }
+        Ok(key)
     }
 
     fn open(&self) -> Result<PoolKey<'a>, Error> {

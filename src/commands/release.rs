@@ -28,7 +28,7 @@ impl Command for Release {
         let Call { ctx, now_ms, .. } = call;
         let session = call.arg(2)?.bytes();
 
-        let mut key = call.pool_of([session])?;
+        let mut key = call.pool_with([session])?;
         key.leave(session);
         if key.pool().get(now_ms, session).is_none() {
             key.serve();

@@ -24,7 +24,7 @@ impl Command for Revoke {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let sessions = || call.args.iter().skip(2).map(Str::bytes);
-        let mut key = call.pool_of(sessions())?;
+        let mut key = call.pool_with(sessions())?;
         let mut revoked = 0;
         for session in sessions() {
             key.leave(session);

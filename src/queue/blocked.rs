@@ -61,7 +61,7 @@ pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bo
     let some_left = !line.is_empty();
     put_line(database, key, line);
     STATE.with_borrow_mut(|state| {
-        state.moved.remove(&(database, key.into()));
+        state.forget_moves(database, key);
         for id in &failed {
             if let Some(waiter) = state.waiters.get_mut(id) {
                 waiter.outcome = Outcome::Failed(error());

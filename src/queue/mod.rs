@@ -111,8 +111,20 @@ struct State {
     /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
     deferred: VecDeque<Deferred>,
-    /// Names under which another value may have come, with other tickets.
-    moved: HashSet<Name>,
+    /// Names under which another value may have come, whose tickets were not looked for yet.
+    tickets_moved: HashSet<Name>,
+    /// The same of those whose sessions were not looked for.
+    sessions_moved: HashSet<Name>,
+}
+
+impl State {
+    fn forget_moves(&mut self, database: c_int, key: &[u8]) {
+        if !(self.tickets_moved.is_empty() && self.sessions_moved.is_empty()) {
+            let name = (database, key.into());
+            self.tickets_moved.remove(&name);
+            self.sessions_moved.remove(&name);
+        }
+    }
 }
 
 thread_local! {
@@ -130,8 +142,8 @@ pub(crate) fn put_line(database: c_int, key: &[u8], line: Box<Line<WaiterId>>) {
         if !line.is_empty() {
             let lines = state.lines.entry(database).or_default();
             lines.insert(key.into(), line);
-        } else if !state.moved.is_empty() {
-            state.moved.remove(&(database, key.into()));
+        } else {
+            state.forget_moves(database, key);
         }
     });
 }
@@ -228,10 +240,17 @@ pub(crate) fn databases_swapped(one: c_int, other: c_int) {
     });
 }
 
-/// Whether another value may have come under a name since it was last looked at; asking takes note that it is looked at now.
-pub(crate) fn has_moved(database: c_int, key: &[u8]) -> bool {
+/// Whether a value with other tickets may have come under a name since somebody asked.
+pub(crate) fn have_tickets_moved(database: c_int, key: &[u8]) -> bool {
     STATE.with_borrow_mut(|state| {
-        !state.moved.is_empty() && state.moved.remove(&(database, key.into()))
+        !state.tickets_moved.is_empty() && state.tickets_moved.remove(&(database, key.into()))
+    })
+}
+
+/// Whether a value with other sessions may have come under a name since somebody asked.
+pub(crate) fn have_sessions_moved(database: c_int, key: &[u8]) -> bool {
+    STATE.with_borrow_mut(|state| {
+        !state.sessions_moved.is_empty() && state.sessions_moved.remove(&(database, key.into()))
     })
 }
 
@@ -249,10 +268,12 @@ pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
     }
 }
 
-/// As [`look_soon`], at one name, whether anybody is blocked there or not.
-pub(crate) fn look_soon_at(ctx: Ctx<'_>, name: Name) {
+fn look_soon_at(ctx: Ctx<'_>, name: Name) {
     reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
-    STATE.with_borrow_mut(|state| state.moved.insert(name));
+    STATE.with_borrow_mut(|state| {
+        state.tickets_moved.insert(name.clone());
+        state.sessions_moved.insert(name);
+    });
 }
 
 /// As [`look_soon`], for all names of some databases, or of all.
@@ -275,7 +296,7 @@ pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> boo
 mod tests {
     use seat_pool::Line;
 
-    use super::{STATE, WaiterId, has_moved, put_line, take_line};
+    use super::{STATE, WaiterId, have_tickets_moved, put_line, take_line};
 
     #[test]
     fn the_note_that_a_name_is_to_be_looked_at_goes_with_the_last_who_waits_there() {
@@ -283,15 +304,15 @@ mod tests {
         line.join(b"a", 1, false, 1);
         line.join(b"b", 2, false, 2);
         put_line(0, b"pool", line);
-        STATE.with_borrow_mut(|state| state.moved.insert((0, b"pool"[..].into())));
+        STATE.with_borrow_mut(|state| state.tickets_moved.insert((0, b"pool"[..].into())));
         for (session, is_noted) in [(b"a", true), (b"b", false)] {
             let mut line = take_line(0, b"pool").expect("somebody waits");
             line.leave(session);
             put_line(0, b"pool", line);
-            let noted = STATE.with_borrow(|state| state.moved.len());
+            let noted = STATE.with_borrow(|state| state.tickets_moved.len());
             assert_eq!(noted, usize::from(is_noted));
         }
-        assert!(!has_moved(0, b"pool"));
+        assert!(!have_tickets_moved(0, b"pool"));
         assert!(take_line(0, b"pool").is_none());
     }
 }

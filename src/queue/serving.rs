@@ -11,7 +11,7 @@ use crate::{reclaim, stats};
 enum Turn {
     /// That of a session, which has a seat now.
     Granted,
-    /// That of one who is granted nothing: its session has a seat already.
+    /// That of one who is granted nothing: its session has a seat already, or it is not known any more.
     Passed,
     /// Nobody's.
     Nobodys,
@@ -20,9 +20,6 @@ enum Turn {
 /// The ticket of a blocked client is renewed when it has only so long left, so that it is still valid in whatever instant its wait
 /// ends, and soon lost if this server dies and the client with it.
 const SPARE_MS: u64 = 1000;
-
-/// How often to look whether those who wait at a pool that may grant nothing may be served again.
-const HELD_LOOK_MS: i64 = 1000;
 
 /// For how long the ticket of a blocked client is valid when it is renewed: each renewal is replicated, so not for too short.
 pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
@@ -79,16 +76,20 @@ impl PoolKey<'_> {
         }
     }
 
-    /// Tells up to `limit` blocked clients whose sessions hold seats of this value so, and returns whether some are left.
-    pub(crate) fn find_holders(&mut self, limit: usize) -> bool {
-        let mut sessions = self.blocked_sessions();
-        sessions.retain(|session| self.pool().get(self.now_ms, session).is_some());
-        let some_left = sessions.len() > limit;
-        sessions.truncate(limit);
-        for session in &sessions {
+    /// Tells blocked clients whose sessions hold seats of a value that has come to this name so, a bounded number of them.
+    pub(crate) fn find_holders(&mut self) {
+        if self.line.is_none() || !super::have_sessions_moved(self.database, self.name.bytes()) {
+            return;
+        }
+        let mut holders = self.blocked_sessions();
+        holders.retain(|session| self.pool().get(self.now_ms, session).is_some());
+        if holders.len() > BATCH {
+            holders.truncate(BATCH);
+            super::look_soon_at(self.ctx, (self.database, self.name.bytes().into()));
+        }
+        for session in &holders {
             self.wake_holder(session);
         }
-        some_left
     }
 
     fn blocked_sessions(&self) -> Vec<Box<[u8]>> {
@@ -143,9 +144,6 @@ impl PoolKey<'_> {
         }
         if served == BATCH || lost == BATCH {
             reclaim::note(self.ctx, self.name, self.now_ms);
-        }
-        if self.grants_withheld().is_some() {
-            reclaim::note(self.ctx, self.name, self.now_ms + HELD_LOOK_MS);
         }
         granted
     }
@@ -252,11 +250,7 @@ impl PoolKey<'_> {
 
     fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> Turn {
         let now_ms = self.now_ms;
-        let Some(line) = self
-            .line
-            .as_ref()
-            .filter(|_| self.grants_withheld().is_none())
-        else {
+        let Some(line) = self.line.as_ref().filter(|_| self.may_grant().is_ok()) else {
             return Turn::Nobodys;
         };
         // Without a pool there is no limit but that of the call, or that which the first in line states.

@@ -3,11 +3,11 @@
 use redis_module::raw;
 use seat_pool::Import;
 
-use super::rows::{BATCH, BadRow, Rows, write};
+use super::rows::{BATCH, Rows, write};
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
 use crate::ffi::{Ctx, Kind, OwnedStr, Str};
-use crate::pool_key::PoolKey;
+use crate::pool_key::{PoolKey, Withheld};
 use crate::{queue, rights, stats};
 
 /// For whom a pool is opened.
@@ -23,64 +23,89 @@ pub(crate) enum Caller {
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
 /// Opens a pool to change it, and first takes over what is in the scripts' keys for it: nothing is granted past their sessions.
+/// While some cannot be taken over, nothing is granted at all.
 ///
-/// While some cannot be taken over, no seat is granted: see [`PoolKey::withhold_grants`].
+/// Those who wait for sessions that have come to hold seats are told so before anything else happens.
 pub(crate) fn open<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
     now_ms: i64,
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
-    let mut left_behind = None;
-    if keys::may_exist(ctx.selected_database(), name.bytes())
+    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    if keys::may_exist(key.database, name.bytes())
         && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     {
-        left_behind = adopt(ctx, name, now_ms, caller).err();
+        key = adopt(key, caller)?;
     }
-    let mut key = PoolKey::write(ctx, name, now_ms)?;
-    if let Some(why) = left_behind {
-        key.withhold_grants(why);
-    }
+    key.find_holders();
     Ok(key)
 }
 
-/// Takes over what can be, and leaves in the scripts' keys what cannot; the error says why. O(n) in what there is.
-fn adopt(ctx: Ctx<'_>, name: Str<'_>, now_ms: i64, caller: Caller) -> Result<(), Error> {
+/// Takes over what can be, and leaves in the scripts' keys what cannot. O(n) in what is there, unless that was looked at before.
+fn adopt(mut key: PoolKey<'_>, caller: Caller) -> Result<PoolKey<'_>, Error> {
+    let (ctx, database, name, now_ms) = (key.ctx, key.database, key.name, key.now_ms);
     let names = ScriptKeys::of(name.bytes());
-    let [sessions, metadata] = names.both();
-    let forget = || keys::forget(ctx.selected_database(), name.bytes());
-    if !same_slot(ctx, name, sessions) {
-        forget();
-        return Ok(());
-    }
-    let kinds = [ctx.kind_of(sessions), ctx.kind_of(metadata)];
-    if kinds[0] != Kind::Set && kinds[1] != Kind::Hash {
-        forget();
-        return Ok(());
-    }
-    if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
-        return Err(Error::NotAllowed(
-            "the scripts' keys, whose sessions come first",
-        ));
-    }
-    let rows = Rows::read(ctx, sessions, metadata)?;
-    let (imports, bad) = rows.check()?;
-    let Some(why) = bad.first().map(BadRow::error) else {
-        let mut key = PoolKey::write(ctx, name, now_ms)?;
+    let rows = match rows_to_adopt(&key, &names, caller) {
+        Ok(Some(rows)) => rows,
+        Ok(None) => {
+            keys::forget(database, name.bytes());
+            return Ok(key);
+        }
+        Err(withheld) => {
+            key.withhold_grants(withheld);
+            return Ok(key);
+        }
+    };
+    let (imports, bad) = rows.check(&key);
+    let Some(first) = bad.first() else {
         rows.unlink(&mut key);
         import(&mut key, &imports);
-        forget();
-        return Ok(());
+        keys::forget(database, name.bytes());
+        return Ok(key);
     };
-    for command in [c"SREM", c"HDEL"] {
-        ctx.needs(command)?;
+    let sessions = bad.iter().map(|row| row.session.into());
+    let withheld = Withheld::by(sessions, first.error());
+    key.withhold_grants(withheld.clone());
+    let others = rows.all_but(&bad);
+    if others.are_none() {
+        keys::leave(database, name.bytes(), withheld);
+        return Ok(key);
     }
-    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    if let Err(why) = others.can_be_removed(ctx) {
+        key.withhold_grants(Withheld::from_all(why));
+        return Ok(key);
+    }
     import(&mut key, &imports);
     // Whoever listens to what follows may open it.
     drop(key);
-    rows.remove_all_but(&bad)?;
-    Err(why)
+    others.remove(&rows);
+    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    key.withhold_grants(withheld);
+    Ok(key)
+}
+
+/// What the scripts keep of an open pool, if anything, and if the caller may touch it.
+fn rows_to_adopt<'a>(
+    key: &PoolKey<'a>,
+    names: &'a ScriptKeys,
+    caller: Caller,
+) -> Result<Option<Rows<'a>>, Withheld> {
+    let ctx = key.ctx;
+    let [sessions, metadata] = names.both();
+    let is_there = ctx.kind_of(sessions) == Kind::Set || ctx.kind_of(metadata) == Kind::Hash;
+    if !same_slot(ctx, key.name, sessions) || !is_there {
+        return Ok(None);
+    }
+    if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
+        let whose = "the scripts' keys, whose sessions come first";
+        return Err(Withheld::from_all(Error::NotAllowed(whose)));
+    }
+    if let Some(withheld) = keys::left(key.database, key.name.bytes()) {
+        return Err(withheld);
+    }
+    let rows = Rows::read(ctx, sessions, metadata).map_err(Withheld::from_all)?;
+    Ok(Some(rows))
 }
 
 /// Refuses a key that holds another type than the scripts keep there; it may be missing.
@@ -101,7 +126,7 @@ pub(crate) fn take_over(
     metadata: Str<'_>,
 ) -> Result<usize, Error> {
     let rows = Rows::read(key.ctx, sessions, metadata)?;
-    let (imports, bad) = rows.check()?;
+    let (imports, bad) = rows.check(key);
     if let Some(row) = bad.first() {
         return Err(row.error());
     }

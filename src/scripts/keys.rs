@@ -5,7 +5,7 @@
 //! or flushed away without an event.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,22 @@ use redis_module::raw;
 
 use super::{ScriptKeys, pool_of};
 use crate::ffi::{Ctx, Kind, Str, Walk, guard};
+use crate::pool_key::Withheld;
 use crate::{config, hints};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
 
+/// By name, with what is known of the rows that are there, all of them bad, until something changes there.
+type Pools = BTreeMap<Box<[u8]>, Option<Withheld>>;
+
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct State {
     is_on: bool,
     is_subscribed: bool,
     /// The pools, by database, of whose scripts' keys at least one was there when it was last heard of.
-    pools: BTreeMap<c_int, BTreeSet<Box<[u8]>>>,
+    pools: BTreeMap<c_int, Pools>,
     /// The walk, while it is not over: where it is, in which database.
     walk: Option<(c_int, Walk)>,
     has_timer: bool,
@@ -50,14 +54,14 @@ pub(super) fn may_exist(database: c_int, pool: &[u8]) -> bool {
                 || state
                     .pools
                     .get(&database)
-                    .is_some_and(|pools| pools.contains(pool)))
+                    .is_some_and(|pools| pools.contains_key(pool)))
     })
 }
 
 /// How many pools are known to have such keys, and whether there may be others that the walk has not come to.
 pub(crate) fn known() -> (usize, bool) {
     STATE.with_borrow(|state| {
-        let pools = state.pools.values().map(BTreeSet::len).sum();
+        let pools = state.pools.values().map(Pools::len).sum();
         (pools, state.walk.is_some())
     })
 }
@@ -73,8 +77,22 @@ pub(super) fn forget(database: c_int, pool: &[u8]) {
 
 fn note(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
-        state.pools.entry(database).or_default().insert(pool.into());
+        let pools = state.pools.entry(database).or_default();
+        pools.insert(pool.into(), None);
     });
+}
+
+/// Notes that all rows in the keys of this pool are bad.
+pub(super) fn leave(database: c_int, pool: &[u8], withheld: Withheld) {
+    STATE.with_borrow_mut(|state| {
+        let pools = state.pools.entry(database).or_default();
+        pools.insert(pool.into(), Some(withheld));
+    });
+}
+
+/// What [`leave`] has noted, if nothing has changed since.
+pub(super) fn left(database: c_int, pool: &[u8]) -> Option<Withheld> {
+    STATE.with_borrow(|state| state.pools.get(&database)?.get(pool)?.clone())
 }
 
 pub(super) fn settings_changed(ctx: Ctx<'_>) {
@@ -229,7 +247,7 @@ pub(crate) fn flushed(database: c_int) {
     }));
 }
 
-fn drop_later(pools: Vec<BTreeSet<Box<[u8]>>>) {
-    let count = pools.iter().map(BTreeSet::len).sum();
+fn drop_later(pools: Vec<Pools>) {
+    let count = pools.iter().map(Pools::len).sum();
     hints::free(pools, count);
 }

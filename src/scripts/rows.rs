@@ -24,8 +24,14 @@ pub(super) struct Rows<'a> {
 
 /// A row that no pool can hold.
 pub(super) struct BadRow<'a> {
-    session: &'a [u8],
+    pub(super) session: &'a [u8],
     why: ImportError,
+}
+
+/// Members and fields that are to be removed.
+pub(super) struct Others {
+    members: Vec<OwnedStr>,
+    fields: Vec<OwnedStr>,
 }
 
 impl BadRow<'_> {
@@ -46,11 +52,14 @@ impl<'a> Rows<'a> {
         for command in [c"SMEMBERS", c"HGETALL", c"UNLINK"] {
             ctx.needs(command)?;
         }
-        // No session is given up for a reply that is none.
         let read = |command, key, kind| {
-            let is_there = ctx.kind_of(key) == kind;
-            let reply = is_there.then(|| ctx.call(command, &[key]).ok_or(Error::TryAgain));
-            reply.transpose()
+            if ctx.kind_of(key) != kind {
+                return Ok(None);
+            }
+            // No session is given up for a reply that is none.
+            let reply = ctx.call(command, &[key]);
+            let reply = reply.filter(|reply| reply.strings().is_some());
+            reply.ok_or(Error::TryAgain).map(Some)
         };
         Ok(Rows {
             ctx,
@@ -61,21 +70,24 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The sessions that a pool can hold, and those that it cannot. Fields without a member are nobody's.
-    pub(super) fn check(&self) -> Result<(Vec<Import<'_>>, Vec<BadRow<'_>>), Error> {
+    /// The sessions that a pool can hold, and those that it cannot. Those that hold seats of `key` already are among the former
+    /// whatever is stored of them, and fields without a member are nobody's.
+    pub(super) fn check(&self, key: &PoolKey<'_>) -> (Vec<Import<'_>>, Vec<BadRow<'_>>) {
         let mut stored = HashMap::new();
-        let mut fields = strings_of(&self.fields)?;
+        let mut fields = strings_of(&self.fields);
         while let (Some(session), Some(json)) = (fields.next(), fields.next()) {
             stored.insert(session, json);
         }
         let (mut imports, mut bad) = (Vec::new(), Vec::new());
-        for session in strings_of(&self.members)? {
-            match Import::read(session, stored.get(session).copied()) {
+        for session in strings_of(&self.members) {
+            let is_known = key.pool().get(key.now_ms, session).is_some();
+            let json = stored.get(session).copied().filter(|_| !is_known);
+            match Import::read(session, json) {
                 Ok(import) => imports.push(import),
                 Err(why) => bad.push(BadRow { session, why }),
             }
         }
-        Ok((imports, bad))
+        (imports, bad)
     }
 
     /// Removes both keys.
@@ -90,38 +102,51 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Removes all but some rows from both keys. No pool may be open.
-    pub(super) fn remove_all_but(&self, kept: &[BadRow<'_>]) -> Result<(), Error> {
+    pub(super) fn all_but(&self, kept: &[BadRow<'_>]) -> Others {
         let kept: HashSet<&[u8]> = kept.iter().map(|row| row.session).collect();
-        let members = strings_of(&self.members)?;
-        let fields = strings_of(&self.fields)?.step_by(2);
-        let gone = |session: &&[u8]| !kept.contains(session);
-        let members: Vec<OwnedStr> = members.filter(gone).map(OwnedStr::new).collect();
-        let fields: Vec<OwnedStr> = fields.filter(gone).map(OwnedStr::new).collect();
-        for batch in members.chunks(BATCH) {
-            write(self.ctx, c"SREM", self.sessions, batch);
+        let is_other = |session: &&[u8]| !kept.contains(session);
+        let members = strings_of(&self.members).filter(is_other);
+        let fields = strings_of(&self.fields).step_by(2).filter(is_other);
+        Others {
+            members: members.map(OwnedStr::new).collect(),
+            fields: fields.map(OwnedStr::new).collect(),
         }
-        for batch in fields.chunks(BATCH) {
-            write(self.ctx, c"HDEL", self.metadata, batch);
+    }
+}
+
+impl Others {
+    pub(super) fn are_none(&self) -> bool {
+        self.members.is_empty() && self.fields.is_empty()
+    }
+
+    pub(super) fn can_be_removed(&self, ctx: Ctx<'_>) -> Result<(), Error> {
+        ctx.needs(c"SREM")?;
+        ctx.needs(c"HDEL")
+    }
+
+    /// Removes them from the keys of `rows`. No pool may be open.
+    pub(super) fn remove(&self, rows: &Rows<'_>) {
+        for batch in self.members.chunks(BATCH) {
+            write(rows.ctx, c"SREM", rows.sessions, batch);
         }
-        Ok(())
+        for batch in self.fields.chunks(BATCH) {
+            write(rows.ctx, c"HDEL", rows.metadata, batch);
+        }
     }
 }
 
 /// The strings of an array, none where nothing was read.
-fn strings_of(reply: &Option<Reply>) -> Result<impl Iterator<Item = &[u8]>, Error> {
-    let strings = reply
-        .as_ref()
-        .map(|reply| reply.strings().ok_or(Error::TryAgain));
-    Ok(strings.transpose()?.into_iter().flatten())
+fn strings_of(reply: &Option<Reply>) -> impl Iterator<Item = &[u8]> {
+    reply.iter().filter_map(Reply::strings).flatten()
 }
 
-/// Carries a command of the server's out, here and on whoever follows, if there is anything to carry out.
+/// Carries a command of the server's out, here and on whoever follows, if there is anything to carry out. What others do on hearing
+/// of it comes after it there, too.
 pub(super) fn write(ctx: Ctx<'_>, command: &'static CStr, key: Str<'_>, parts: &[OwnedStr]) {
     let parts = parts.iter().map(OwnedStr::get);
     let arguments: Vec<_> = std::iter::once(key).chain(parts).collect();
     if arguments.len() > 1 {
-        ctx.call(command, &arguments);
         ctx.replicate(command, &arguments);
+        ctx.call(command, &arguments);
     }
 }

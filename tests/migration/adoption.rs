@@ -139,7 +139,7 @@ fn what_cannot_be_taken_over_is_an_error_and_holds_back_the_timers_grants() {
     });
     for command in [
         "SEAT.ACQUIRE p b 9",
-        "SEAT.RELEASE p a",
+        "SEAT.RELEASE p s",
         "SEAT.HEARTBEAT p s",
         "SEAT.RESIZE p 9",
     ] {
@@ -151,7 +151,6 @@ fn what_cannot_be_taken_over_is_an_error_and_holds_back_the_timers_grants() {
         );
         assert_eq!(Traces::of(&server), before, "{command}");
     }
-    dialog.expect("SEAT.POSITION p w", "1");
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
     waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
@@ -176,7 +175,10 @@ fn a_row_that_cannot_come_over_stands_in_the_way_of_grants_alone() {
         ),
         ("SEAT.RELEASE p g", r#"[1, "RELEASED", 1]"#),
         ("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#),
-        ("SEAT.REVOKE p a g", "2"),
+        ("SEAT.REVOKE p a g nobody", "2"),
+        ("SEAT.HEARTBEAT p nobody", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+        ("SEAT.RELEASE p nobody", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.REVOKE p nobody", "0"),
         ("SEAT.ACQUIRE p g 2", r#"[1, "ALREADY_ACTIVE", 2]"#),
         (
             "SEAT.ACQUIRE p a 1 EX 9",
@@ -209,9 +211,7 @@ fn what_a_row_that_cannot_come_over_may_be_about_is_refused_by_its_name() {
         "SEAT.ACQUIRE p b 9 QUEUE 1000",
         "SEAT.ACQUIRE p b 9 BLOCK 0",
         "SEAT.HEARTBEAT p s",
-        "SEAT.HEARTBEAT p nobody",
         "SEAT.RELEASE p s",
-        "SEAT.RELEASE p nobody",
         "SEAT.REVOKE p a s",
         "SEAT.RESIZE p 9",
         "SEAT.CLEANUP p",
@@ -239,10 +239,70 @@ fn those_who_wait_while_a_row_cannot_come_over_are_let_in_once_it_is_gone() {
     dialog.expect(&format!("SADD {SESSIONS} s"), "1");
     dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
     dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.POSITION p w", "1");
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
-    // No command comes that would let it in.
+    // Nobody asks for the pool any more.
     waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
+fn those_who_wait_while_a_user_without_rights_to_the_rows_releases_are_let_in() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "a", 2, "{}");
+    dialog.acquire("p", "b", 2, "{}");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    let mut worker = Dialog::as_worker(&server, "~p +seat.release");
+    worker.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
+    worker.expect("SEAT.RELEASE p b", r#"[1, "RELEASED", 0]"#);
+    // The timer takes over what the user could not, and then lets in who is next.
+    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_eq!(dialog.sessions("p"), ["s", "w"]);
+}
+
+#[test]
+fn a_row_that_cannot_come_over_is_not_read_again_until_something_changes_there() {
+    let server = adopting();
+    eventually("the first look is over", || {
+        total(&server, "seat_script_key_scan") == 0
+    });
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "a", 2, "{}");
+    dialog.acquire("p", "b", 2, "{}");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    dialog.expect("SEAT.REVOKE p a b", "2");
+    let reads = || server.info("commandstats")["cmdstat_hgetall"].clone();
+    let before = reads();
+    // The timer, which has somebody to let in, looks each second.
+    let start = Instant::now();
+    eventually("the timer has looked a few times", || {
+        assert!(
+            dialog
+                .ask("SEAT.ACQUIRE p b 9")
+                .starts_with("!ERR session s ")
+        );
+        dialog.expect("SEAT.HEARTBEAT p nobody", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+        start.elapsed() > Duration::from_millis(2500)
+    });
+    assert_eq!(reads(), before);
+    dialog.expect(&format!("HSET {METADATA} s {{}}"), "0");
+    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_ne!(reads(), before);
+    is_gone(&mut dialog);
+}
+
+#[test]
+fn a_bad_row_of_a_session_that_the_pool_has_is_not_needed() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("p", "s", 2, r#"{"mine":1}"#);
+    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    is_gone(&mut dialog);
+    assert!(dialog.ask("SEAT.GET p s").contains("mine"));
 }
 
 #[test]
@@ -294,7 +354,6 @@ fn a_client_that_waits_for_a_session_that_comes_over_is_told_and_has_its_lease()
         ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
         ("SEAT.RESIZE p 3", "0"),
         ("SEAT.RELEASE p nobody", r#"[0, "SESSION_NOT_FOUND"]"#),
-        ("SEAT.IMPORT p license:p:active_sessions none", "2"),
     ] {
         for in_the_way in [false, true] {
             let server = adopting();
@@ -304,7 +363,7 @@ fn a_client_that_waits_for_a_session_that_comes_over_is_told_and_has_its_lease()
             let mut other = Waiter::of(&server, "SEAT.ACQUIRE p x 1 QUEUE 60000 BLOCK 0");
             let _third = Waiter::of(&server, "SEAT.ACQUIRE p y 1 BLOCK 0");
             dialog.expect(&format!("SADD {SESSIONS} x w"), "2");
-            if in_the_way && !command.contains("IMPORT") {
+            if in_the_way {
                 dialog.expect(&format!("SADD {SESSIONS} s"), "1");
                 dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
                 dialog.ask(command);
@@ -574,6 +633,19 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         assert_eq!(total(&server, "seat_granted"), 0, "{name}");
         dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
         drop(waiter);
+    }
+    for name in ["SREM", "HDEL"] {
+        let server = lacking(name);
+        let mut dialog = with_a_bad_row(&server);
+        for command in ["SEAT.ACQUIRE p d 9", "SEAT.RELEASE p g"] {
+            let reply = dialog.ask(command);
+            let expected = format!("!ERR this needs {name}, ");
+            assert!(reply.starts_with(&expected), "{command}: {reply}");
+        }
+        dialog.expect(&format!("SCARD {SESSIONS}"), "3");
+        dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
+        dialog.expect(&format!("HSET {METADATA} s {{}}"), "0");
+        dialog.expect("SEAT.RELEASE p g", r#"[1, "RELEASED", 1]"#);
     }
     for name in ["SADD", "HSET", "UNLINK"] {
         let server = lacking(name);

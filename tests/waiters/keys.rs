@@ -213,6 +213,20 @@ fn waiters_who_hold_seats_in_the_pool_that_arrived_are_all_told_however_many_and
 }
 
 #[test]
+fn a_waiter_whose_session_holds_a_seat_only_amid_a_load_waits_on() {
+    let server = Server::builder().recording().start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE pool b 1", GRANTED);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.ACQUIRE pool a 1", GRANTED);
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
+    dialog.expect("DEBUG LOADAOF", "+OK");
+    assert_eq!(dialog.queue("pool"), ["b"]);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+}
+
+#[test]
 fn tickets_go_with_their_pool_and_blocked_clients_stay_with_the_name() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
