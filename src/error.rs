@@ -5,6 +5,9 @@ use std::fmt;
 
 use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
 
+/// The bytes of a session that an error shows: one that is too long for a pool may be of any length.
+const SHOWN: usize = 100;
+
 /// Why a command was refused. Nothing has changed then, apart from what was taken over from the scripts' keys first.
 #[derive(Clone, Debug)]
 pub(crate) enum Error {
@@ -78,11 +81,14 @@ impl fmt::Display for Error {
             Self::Option(option, problem) => write!(f, "ERR {option} {problem}"),
             Self::QueueFull => f.write_str("ERR the queue of this pool is full"),
             Self::TryAgain => f.write_str("TRYAGAIN This node cannot serve the pool any more, ask again"),
-            Self::NotImportable { session, why } => write!(
-                f,
-                "ERR session {} cannot be taken over: {why}",
-                session.escape_ascii()
-            ),
+            Self::NotImportable { session, why } => {
+                let (shown, dots) = match session.get(..SHOWN) {
+                    Some(shown) => (shown, "..."),
+                    None => (&**session, ""),
+                };
+                let shown = shown.escape_ascii();
+                write!(f, "ERR session {shown}{dots} cannot be taken over: {why}")
+            }
             Self::NoCommand(name) => write!(
                 f,
                 "ERR this needs {}, which the server has not by that name",

@@ -35,14 +35,18 @@ impl Withheld {
         Withheld { why, whose: None }
     }
 
-    /// `sessions` hold seats, and no others.
+    /// `sessions`, which are sorted, hold seats, and no others.
     pub(crate) fn by(sessions: impl Iterator<Item = Box<[u8]>>, why: Error) -> Withheld {
-        let mut whose: Vec<_> = sessions.collect();
-        whose.sort_unstable();
         Withheld {
             why,
-            whose: Some(whose.into()),
+            whose: Some(sessions.collect()),
         }
+    }
+
+    /// Whether the first of those sessions holds a seat of an open pool now.
+    pub(crate) fn is_first_in(&self, key: &PoolKey<'_>) -> bool {
+        let first = self.whose.as_ref().and_then(|whose| whose.first());
+        first.is_some_and(|first| key.pool().get(key.now_ms, first).is_some())
     }
 
     fn may_concern(&self, session: &[u8]) -> bool {
@@ -148,15 +152,10 @@ impl<'a> PoolKey<'a> {
         }
     }
 
-    /// Whether it is known if `session` holds a seat; the error says why not.
+    /// Whether the pool alone says if `session` holds a seat; the error says why not.
     pub(crate) fn knows(&self, session: &[u8]) -> Result<(), Error> {
         match &self.withheld {
-            Some(withheld)
-                if withheld.may_concern(session)
-                    && self.pool().get(self.now_ms, session).is_none() =>
-            {
-                Err(withheld.why.clone())
-            }
+            Some(withheld) if withheld.may_concern(session) => Err(withheld.why.clone()),
             _ => Ok(()),
         }
     }

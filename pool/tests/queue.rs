@@ -667,6 +667,7 @@ impl Name {
         }
         let told = match survives.and(position) {
             _ if disconnected => Told::Gone,
+            _ if self.model.is_live(now_ms, id) => Told::AlreadyActive,
             Some(position) => Told::Queued(position),
             None => Told::NoSeats,
         };

@@ -31,6 +31,11 @@ impl Ctx<'_> {
         })
     }
 
+    /// What is at two keys. O(1).
+    pub(crate) fn kinds_of(self, keys: [Str<'_>; 2]) -> [Kind; 2] {
+        keys.map(|key| self.kind_of(key))
+    }
+
     /// Removes a key that exists, here and on whoever follows, as UNLINK does, but tells of it only by [`Ctx::tell_gone`].
     pub(crate) fn unlink(self, key: Str<'_>) {
         self.with_key(

@@ -182,6 +182,12 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                     return ctx.reply_error(&error.to_string());
                 }
             };
+            if matches!(outcome, Outcome::Waiting) && key.pool().get(now_ms, &session).is_some() {
+                // Its session came in in this very turn, or while the server may not be written to: so without a lease.
+                key.end_wait(&session);
+                let holder = key.answer_holder(&session, None);
+                return replies::already_active(ctx, &holder);
+            }
             let used = key.pool().used(now_ms) as i64;
             let has_ticket = key.pool().ticket(now_ms, &session).is_some();
             match (outcome, ticket_ms.filter(|_| has_ticket)) {

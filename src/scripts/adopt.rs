@@ -3,6 +3,7 @@
 use redis_module::raw;
 use seat_pool::Import;
 
+use super::keys::Left;
 use super::rows::{BATCH, Rows, write};
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
@@ -69,7 +70,8 @@ fn adopt(mut key: PoolKey<'_>, caller: Caller) -> Result<PoolKey<'_>, Error> {
     key.withhold_grants(withheld.clone());
     let others = rows.all_but(&bad);
     if others.are_none() {
-        keys::leave(database, name.bytes(), withheld);
+        let kinds = ctx.kinds_of(names.both());
+        keys::leave(database, name.bytes(), Left { kinds, withheld });
         return Ok(key);
     }
     if let Err(why) = others.can_be_removed(ctx) {
@@ -93,16 +95,20 @@ fn rows_to_adopt<'a>(
 ) -> Result<Option<Rows<'a>>, Withheld> {
     let ctx = key.ctx;
     let [sessions, metadata] = names.both();
-    let is_there = ctx.kind_of(sessions) == Kind::Set || ctx.kind_of(metadata) == Kind::Hash;
-    if !same_slot(ctx, key.name, sessions) || !is_there {
+    let kinds = ctx.kinds_of(names.both());
+    let is_there = kinds[0] == Kind::Set || kinds[1] == Kind::Hash;
+    if !is_there || !same_slot(ctx, key.name, sessions) {
         return Ok(None);
     }
     if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
         let whose = "the scripts' keys, whose sessions come first";
         return Err(Withheld::from_all(Error::NotAllowed(whose)));
     }
-    if let Some(withheld) = keys::left(key.database, key.name.bytes()) {
-        return Err(withheld);
+    // A session that a pool has come to hold by other means needs its row no more.
+    let left = keys::left(key.database, key.name.bytes());
+    let is_so = |left: &Left| left.kinds == kinds && !left.withheld.is_first_in(key);
+    if let Some(left) = left.filter(is_so) {
+        return Err(left.withheld);
     }
     let rows = Rows::read(ctx, sessions, metadata).map_err(Withheld::from_all)?;
     Ok(Some(rows))

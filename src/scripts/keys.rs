@@ -20,8 +20,16 @@ use crate::{config, hints};
 const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
 
-/// By name, with what is known of the rows that are there, all of them bad, until something changes there.
-type Pools = BTreeMap<Box<[u8]>, Option<Withheld>>;
+/// By name, with what is known of the rows that are there, if all of them are bad and nothing has changed since.
+type Pools = BTreeMap<Box<[u8]>, Option<Left>>;
+
+/// Rows that no pool can hold.
+#[derive(Clone)]
+pub(super) struct Left {
+    /// What was at the two keys. SET puts another type there without an event that is asked for.
+    pub(super) kinds: [Kind; 2],
+    pub(super) withheld: Withheld,
+}
 
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct State {
@@ -83,15 +91,15 @@ fn note(database: c_int, pool: &[u8]) {
 }
 
 /// Notes that all rows in the keys of this pool are bad.
-pub(super) fn leave(database: c_int, pool: &[u8], withheld: Withheld) {
+pub(super) fn leave(database: c_int, pool: &[u8], left: Left) {
     STATE.with_borrow_mut(|state| {
         let pools = state.pools.entry(database).or_default();
-        pools.insert(pool.into(), Some(withheld));
+        pools.insert(pool.into(), Some(left));
     });
 }
 
 /// What [`leave`] has noted, if nothing has changed since.
-pub(super) fn left(database: c_int, pool: &[u8]) -> Option<Withheld> {
+pub(super) fn left(database: c_int, pool: &[u8]) -> Option<Left> {
     STATE.with_borrow(|state| state.pools.get(&database)?.get(pool)?.clone())
 }
 
@@ -207,14 +215,12 @@ unsafe extern "C" fn on_event(
             }
             let database = ctx.selected_database();
             let ends: [&[u8]; 5] = [b"del", b"expired", b"evicted", b"rename_from", b"move_from"];
-            if !ends.contains(&event.to_bytes()) {
-                note(database, pool);
-            } else if ScriptKeys::of(pool)
-                .both()
-                .iter()
-                .all(|&key| ctx.kind_of(key) == Kind::Nothing)
-            {
+            let names = ScriptKeys::of(pool);
+            let are_gone = || ctx.kinds_of(names.both()) == [Kind::Nothing; 2];
+            if ends.contains(&event.to_bytes()) && are_gone() {
                 forget(database, pool);
+            } else {
+                note(database, pool);
             }
         });
     }

@@ -87,6 +87,8 @@ impl<'a> Rows<'a> {
                 Err(why) => bad.push(BadRow { session, why }),
             }
         }
+        // The first is the one that is named.
+        bad.sort_unstable_by_key(|row| row.session);
         (imports, bad)
     }
 

@@ -232,22 +232,6 @@ fn those_who_wait_while_a_row_cannot_come_over_are_let_in_once_it_is_gone() {
 }
 
 #[test]
-fn those_who_wait_while_a_user_without_rights_to_the_rows_releases_are_let_in() {
-    let server = adopting();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("p", "a", 2, "{}");
-    dialog.acquire("p", "b", 2, "{}");
-    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    let mut worker = Dialog::as_worker(&server, "~p +seat.release");
-    worker.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
-    worker.expect("SEAT.RELEASE p b", r#"[1, "RELEASED", 0]"#);
-    // The timer takes over what the user could not, and then lets in who is next.
-    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(dialog.sessions("p"), ["s", "w"]);
-}
-
-#[test]
 fn a_row_that_cannot_come_over_is_not_read_again_until_something_changes_there() {
     let server = adopting();
     eventually("the first look is over", || {
@@ -278,6 +262,68 @@ fn a_row_that_cannot_come_over_is_not_read_again_until_something_changes_there()
     waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
     assert_ne!(reads(), before);
     is_gone(&mut dialog);
+}
+
+#[test]
+fn whatever_changes_the_rows_that_cannot_come_over_is_noticed() {
+    let denied = r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#;
+    for (ways, reply) in [
+        ("HDEL {m} s", denied),
+        ("HSET {m} s {}", denied),
+        ("DEL {m}", denied),
+        ("UNLINK {m}", denied),
+        ("RENAME {m} x", denied),
+        ("MOVE {m} 1", denied),
+        ("SET {m} x", denied),
+        ("PEXPIRE {m} -1", denied),
+        ("SELECT 1|SWAPDB 0 1|DEL {m}|SWAPDB 0 1|SELECT 0", denied),
+        ("MULTI|DEL {m}|EXEC", denied),
+        ("SREM {s} s", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("DEL {s}", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("RENAME {s} x", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("MOVE {s} 1", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("SET {s} x", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("SADD e s|SDIFFSTORE {s} {s} e", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("SPOP {s}", r#"[1, "ACQUIRED", 2, 2]"#),
+        // The pool that takes the name has the session.
+        ("SEAT.ACQUIRE q s 2|RENAME q p", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("SADD e s|SEAT.IMPORT p e none", denied),
+    ] {
+        let server = adopting();
+        eventually("the first look is over", || {
+            total(&server, "seat_script_key_scan") == 0
+        });
+        let mut dialog = Dialog::with(&server);
+        dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
+        dialog.expect(&format!("SADD {SESSIONS} s"), "1");
+        dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+        for _ in 0..2 {
+            let reply = dialog.ask("SEAT.ACQUIRE p n 2");
+            assert!(reply.starts_with("!ERR session s "), "{reply}");
+        }
+        for way in ways.split('|') {
+            let way = way.replace("{s}", SESSIONS).replace("{m}", METADATA);
+            let answer = dialog.ask(&way);
+            assert!(!answer.starts_with('!'), "{way}: {answer}");
+        }
+        assert_eq!(dialog.ask("SEAT.ACQUIRE p n 2"), reply, "{ways}");
+    }
+}
+
+#[test]
+fn a_bad_row_of_a_long_name_does_not_make_the_error_as_long() {
+    let server = adopting();
+    let mut dialog = Dialog::with(&server);
+    let long = "s".repeat(70_000);
+    dialog.expect(&format!("SADD {SESSIONS} {long}"), "1");
+    let reply = dialog.ask("SEAT.ACQUIRE p a 1");
+    assert_eq!(
+        reply,
+        format!(
+            "!ERR session {}... cannot be taken over: a session must be at most 65535 bytes",
+            "s".repeat(100)
+        )
+    );
 }
 
 #[test]
@@ -624,15 +670,18 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
     for name in ["SREM", "HDEL"] {
         let server = lacking(name);
         let mut dialog = with_a_bad_row(&server);
-        for command in ["SEAT.ACQUIRE p d 9", "SEAT.RELEASE p g"] {
+        for command in [
+            "SEAT.ACQUIRE p d 9",
+            "SEAT.RELEASE p g",
+            "SEAT.HEARTBEAT p a",
+        ] {
             let reply = dialog.ask(command);
             let expected = format!("!ERR this needs {name}, ");
             assert!(reply.starts_with(&expected), "{command}: {reply}");
         }
         dialog.expect(&format!("SCARD {SESSIONS}"), "3");
-        dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
         dialog.expect(&format!("HSET {METADATA} s {{}}"), "0");
-        dialog.expect("SEAT.RELEASE p g", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE p g", r#"[1, "RELEASED", 2]"#);
     }
     for name in ["SADD", "HSET", "UNLINK"] {
         let server = lacking(name);

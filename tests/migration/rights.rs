@@ -58,6 +58,20 @@ fn taking_over_needs_the_scripts_keys() {
 }
 
 #[test]
+fn who_may_not_take_over_ends_nothing_that_would_come_back() {
+    let server = server();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("p", "a", 2, "{}");
+    admin.expect(&format!("SADD {SESSIONS} a"), "1");
+    let mut worker = Dialog::as_worker(&server, "~p +seat.release +seat.revoke +seat.heartbeat");
+    for command in ["SEAT.RELEASE p a", "SEAT.REVOKE p a", "SEAT.HEARTBEAT p a"] {
+        worker.forbidden(command);
+    }
+    admin.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
+    worker.expect("SEAT.RELEASE p a", r#"[0, "SESSION_NOT_FOUND"]"#);
+}
+
+#[test]
 fn taking_over_within_a_script_goes_by_the_user_who_runs_it() {
     let server = server();
     let mut admin = Dialog::with(&server);

@@ -213,6 +213,20 @@ fn waiters_who_hold_seats_in_the_pool_that_arrived_are_all_told_however_many_and
 }
 
 #[test]
+fn a_wait_that_ends_before_the_timer_has_looked_is_not_denied_a_seat_that_its_session_holds() {
+    let (server, mut dialog) = full_pool(Server::builder());
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
+    dialog.acquire("other", "b", 1, "{}");
+    let id = waiter.id();
+    let unblock = format!("CLIENT UNBLOCK {id} TIMEOUT");
+    dialog.transaction(&["RENAME other pool", &unblock]);
+    waiter.hears(r#"[1, "ALREADY_ACTIVE", 1]"#);
+    nobody_is_blocked(&server);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
+    assert_eq!(dialog.sessions("pool"), ["b"]);
+}
+
+#[test]
 fn a_waiter_whose_session_holds_a_seat_only_amid_a_load_waits_on() {
     let server = Server::builder().recording().start();
     let mut dialog = Dialog::with(&server);
