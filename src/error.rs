@@ -5,10 +5,10 @@ use std::fmt;
 
 use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
 
-/// The bytes of a session that an error shows: one that is too long for a pool may be of any length.
-const SHOWN: usize = 100;
+/// The bytes of a session that are enough to name it in an error: one that is too long for a pool may be of any length.
+pub(crate) const LONGEST_NAMED: usize = 100;
 
-/// Why a command was refused. Nothing has changed then, apart from what was taken over from the scripts' keys first.
+/// Why a command was refused. Nothing has changed then, apart from what was due when the key was opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Error {
     /// The key holds a value of another type.
@@ -39,7 +39,7 @@ pub(crate) enum Error {
     TryAgain,
     /// A session in the scripts' keys that no pool can hold.
     NotImportable {
-        /// Which.
+        /// Which; of a long name the beginning.
         session: Box<[u8]>,
         /// Why.
         why: ImportError,
@@ -82,12 +82,9 @@ impl fmt::Display for Error {
             Self::QueueFull => f.write_str("ERR the queue of this pool is full"),
             Self::TryAgain => f.write_str("TRYAGAIN This node cannot serve the pool any more, ask again"),
             Self::NotImportable { session, why } => {
-                let (shown, dots) = match session.get(..SHOWN) {
-                    Some(shown) => (shown, "..."),
-                    None => (&**session, ""),
-                };
-                let shown = shown.escape_ascii();
-                write!(f, "ERR session {shown}{dots} cannot be taken over: {why}")
+                let dots = if session.len() == LONGEST_NAMED { "..." } else { "" };
+                let session = session.escape_ascii();
+                write!(f, "ERR session {session}{dots} cannot be taken over: {why}")
             }
             Self::NoCommand(name) => write!(
                 f,

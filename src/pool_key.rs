@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
-
 use std::sync::{Arc, LazyLock};
 
 use redis_module::raw;
@@ -43,12 +42,6 @@ impl Withheld {
         }
     }
 
-    /// Whether the first of those sessions holds a seat of an open pool now.
-    pub(crate) fn is_first_in(&self, key: &PoolKey<'_>) -> bool {
-        let first = self.whose.as_ref().and_then(|whose| whose.first());
-        first.is_some_and(|first| key.pool().get(key.now_ms, first).is_some())
-    }
-
     fn may_concern(&self, session: &[u8]) -> bool {
         let known = self.whose.as_deref();
         known.is_none_or(|whose| {
@@ -76,6 +69,8 @@ pub(crate) struct PoolKey<'a> {
     pool: Option<NonNull<Pool>>,
     /// The clients that are blocked at this name, if any.
     pub(crate) line: Option<Box<Line<WaiterId>>>,
+    /// Who was first in that line when the key was opened.
+    first: Option<WaiterId>,
     /// Blocked clients to be told what became of them, once the key is closed.
     pub(crate) wakes: Vec<WaiterId>,
     events: Events,
@@ -109,6 +104,7 @@ impl<'a> PoolKey<'a> {
             handle: NonNull::new(handle.cast()),
             pool: None,
             line: None,
+            first: None,
             wakes: Vec::new(),
             events: Events::default(),
             gone: Vec::new(),
@@ -121,7 +117,12 @@ impl<'a> PoolKey<'a> {
         if key.line.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
             key.find_tickets();
         }
+        key.first = key.first_in_line();
         Ok(key)
+    }
+
+    fn first_in_line(&self) -> Option<WaiterId> {
+        Some(self.line.as_ref()?.first()?.waiting)
     }
 
     /// The pool, or an empty one for a missing key: a pool with no session does not exist.
@@ -142,6 +143,11 @@ impl<'a> PoolKey<'a> {
     /// Has nothing be granted while this key is open.
     pub(crate) fn withhold_grants(&mut self, withheld: Withheld) {
         self.withheld = Some(withheld);
+    }
+
+    /// Whether [`PoolKey::withhold_grants`] was called.
+    pub(crate) fn withholds_grants(&self) -> bool {
+        self.withheld.is_some()
     }
 
     /// Whether seats may be granted here; the error says why not.
@@ -311,8 +317,10 @@ impl<'a> PoolKey<'a> {
 
 impl Drop for PoolKey<'_> {
     fn drop(&mut self) {
+        let mut was_emptied = false;
         if let Some(handle) = self.handle {
             if self.exists() && self.pool().is_empty() {
+                was_emptied = true;
                 self.pool = None;
                 // SAFETY: an effect has emptied the pool, so the key is open for writing. No reference to the pool is left.
                 unsafe { api!(RedisModule_DeleteKey)(handle.as_ptr().cast()) };
@@ -322,14 +330,14 @@ impl Drop for PoolKey<'_> {
             // SAFETY: the handle is open and not used again.
             unsafe { api!(RedisModule_CloseKey)(handle.as_ptr().cast()) };
         }
+        let first = self.first_in_line();
         if let Some(line) = self.line.take() {
-            let first_seats = line
-                .first()
-                .and_then(|place| queue::seats_of(place.waiting));
             queue::put_line(self.database, self.name.bytes(), line);
-            if first_seats.is_some() && self.withheld.is_some() {
+        }
+        if let Some(first) = first {
+            if self.withheld.is_some() {
                 reclaim::note(self.ctx, self.name, self.now_ms + WITHHELD_LOOK_MS);
-            } else if !self.exists() && first_seats.is_some_and(|seats| seats > 0) {
+            } else if !self.exists() && (was_emptied || self.first != Some(first)) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 reclaim::note(self.ctx, self.name, self.now_ms);
             }

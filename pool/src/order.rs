@@ -131,7 +131,7 @@ impl<T> List<T> {
     }
 }
 
-/// Where a full list of `len` is split if its newest member stands at `place`. They mostly come in rising order; then full lists stay
+/// Where a full list of `len` is split if its newest member stands at `place`. New members mostly come in rising order; then full lists stay
 /// behind the split, else halves.
 fn split_at(len: usize, place: usize) -> usize {
     if place + 1 == len { len - 1 } else { len / 2 }

@@ -62,6 +62,13 @@ impl Ctx<'_> {
         self.call_with(c"v", command, arguments)
     }
 
+    /// Runs a command here and on whoever follows. What other modules do on hearing of it follows, too, after it.
+    pub(crate) fn call_and_replicate(self, command: &'static CStr, arguments: &[Str<'_>]) {
+        self.replicate(command, arguments);
+        // Without `!` the server would let nothing follow that comes of it; `A` and `R` keep the command itself from following twice.
+        self.call_with(c"!ARv", command, arguments);
+    }
+
     /// As [`Ctx::call`], with the reply in the protocol of the client of this callback where the server can (7.0 and later).
     pub(crate) fn call_for_client(self, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
         // SAFETY: the statics are set once before the module's first callback.

@@ -68,7 +68,9 @@ impl PoolKey<'_> {
 
     /// Has each blocked client be at the place that the tickets of this value give it.
     pub(crate) fn find_tickets(&mut self) {
-        for session in self.blocked_sessions() {
+        let places = self.line().iter();
+        let sessions: Vec<Box<[u8]>> = places.map(|place| place.session().into()).collect();
+        for session in sessions {
             let ticket = self.pool().any_ticket(&session).map(Place::arrival);
             if let Some(line) = &mut self.line {
                 line.mark(&session, ticket);
@@ -81,8 +83,9 @@ impl PoolKey<'_> {
         if self.line.is_none() || !super::have_sessions_moved(self.database, self.name.bytes()) {
             return;
         }
-        let mut holders = self.blocked_sessions();
-        holders.retain(|session| self.pool().get(self.now_ms, session).is_some());
+        let holds = |session: &&[u8]| self.pool().get(self.now_ms, session).is_some();
+        let holders = self.line().iter().map(Place::session).filter(holds);
+        let mut holders: Vec<Box<[u8]>> = holders.take(BATCH + 1).map(Box::from).collect();
         if holders.len() > BATCH {
             holders.truncate(BATCH);
             super::look_soon_at(self.ctx, (self.database, self.name.bytes().into()));
@@ -90,11 +93,6 @@ impl PoolKey<'_> {
         for session in &holders {
             self.wake_holder(session);
         }
-    }
-
-    fn blocked_sessions(&self) -> Vec<Box<[u8]>> {
-        let places = self.line().iter();
-        places.map(|place| place.session().into()).collect()
     }
 
     /// Tells the client of `session`, if one is blocked here, that the session holds a seat already.
@@ -250,7 +248,7 @@ impl PoolKey<'_> {
 
     fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> Turn {
         let now_ms = self.now_ms;
-        let Some(line) = self.line.as_ref().filter(|_| self.may_grant().is_ok()) else {
+        let Some(line) = self.line.as_ref().filter(|_| !self.withholds_grants()) else {
             return Turn::Nobodys;
         };
         // Without a pool there is no limit but that of the call, or that which the first in line states.

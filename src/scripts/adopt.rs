@@ -3,7 +3,7 @@
 use redis_module::raw;
 use seat_pool::Import;
 
-use super::keys::Left;
+use super::keys::BadRows;
 use super::rows::{BATCH, Rows, write};
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
@@ -33,21 +33,31 @@ pub(crate) fn open<'a>(
     now_ms: i64,
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
-    let mut key = PoolKey::write(ctx, name, now_ms)?;
-    if keys::may_exist(key.database, name.bytes())
-        && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
-    {
-        key = adopt(key, caller)?;
-    }
+    let is_worth_a_look = keys::may_exist(ctx.selected_database(), name.bytes())
+        && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
+    let mut key = if is_worth_a_look {
+        adopt(ctx, name, now_ms, caller)?
+    } else {
+        PoolKey::write(ctx, name, now_ms)?
+    };
     key.find_holders();
     Ok(key)
 }
 
 /// Takes over what can be, and leaves in the scripts' keys what cannot. O(n) in what is there, unless that was looked at before.
-fn adopt(mut key: PoolKey<'_>, caller: Caller) -> Result<PoolKey<'_>, Error> {
-    let (ctx, database, name, now_ms) = (key.ctx, key.database, key.name, key.now_ms);
+fn adopt<'a>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    now_ms: i64,
+    caller: Caller,
+) -> Result<PoolKey<'a>, Error> {
+    let database = ctx.selected_database();
     let names = ScriptKeys::of(name.bytes());
-    let rows = match rows_to_adopt(&key, &names, caller) {
+    let value = PoolKey::read(ctx, name, now_ms)?.value();
+    // To look at other keys may end their time to live, and whoever listens to that may open the pool: so it is not open meanwhile.
+    let found = rows_to_adopt(ctx, name, value, &names, caller);
+    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    let rows = match found {
         Ok(Some(rows)) => rows,
         Ok(None) => {
             keys::forget(database, name.bytes());
@@ -70,8 +80,12 @@ fn adopt(mut key: PoolKey<'_>, caller: Caller) -> Result<PoolKey<'_>, Error> {
     key.withhold_grants(withheld.clone());
     let others = rows.all_but(&bad);
     if others.are_none() {
-        let kinds = ctx.kinds_of(names.both());
-        keys::leave(database, name.bytes(), Left { kinds, withheld });
+        let rows = BadRows {
+            kinds: rows.kinds,
+            value: key.value(),
+            withheld,
+        };
+        keys::note_bad(database, name.bytes(), rows);
         return Ok(key);
     }
     if let Err(why) = others.can_be_removed(ctx) {
@@ -87,28 +101,27 @@ fn adopt(mut key: PoolKey<'_>, caller: Caller) -> Result<PoolKey<'_>, Error> {
     Ok(key)
 }
 
-/// What the scripts keep of an open pool, if anything, and if the caller may touch it.
+/// What the scripts keep of a pool, if anything, and if the caller may touch it. `value` is what is at the pool's own name.
 fn rows_to_adopt<'a>(
-    key: &PoolKey<'a>,
+    ctx: Ctx<'a>,
+    name: Str<'_>,
+    value: usize,
     names: &'a ScriptKeys,
     caller: Caller,
 ) -> Result<Option<Rows<'a>>, Withheld> {
-    let ctx = key.ctx;
     let [sessions, metadata] = names.both();
-    let kinds = ctx.kinds_of(names.both());
+    let kinds = ctx.kinds_of([sessions, metadata]);
     let is_there = kinds[0] == Kind::Set || kinds[1] == Kind::Hash;
-    if !is_there || !same_slot(ctx, key.name, sessions) {
+    if !is_there || !same_slot(ctx, name, sessions) {
         return Ok(None);
     }
     if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
         let whose = "the scripts' keys, whose sessions come first";
         return Err(Withheld::from_all(Error::NotAllowed(whose)));
     }
-    // A session that a pool has come to hold by other means needs its row no more.
-    let left = keys::left(key.database, key.name.bytes());
-    let is_so = |left: &Left| left.kinds == kinds && !left.withheld.is_first_in(key);
-    if let Some(left) = left.filter(is_so) {
-        return Err(left.withheld);
+    let bad = keys::bad(ctx.selected_database(), name.bytes());
+    if let Some(bad) = bad.filter(|bad| bad.kinds == kinds && bad.value == value) {
+        return Err(bad.withheld);
     }
     let rows = Rows::read(ctx, sessions, metadata).map_err(Withheld::from_all)?;
     Ok(Some(rows))
@@ -137,6 +150,8 @@ pub(crate) fn take_over(
         return Err(row.error());
     }
     rows.unlink(key);
+    // What was bad in the pool's own keys may be known now.
+    keys::forget_bad(key.database, key.name.bytes());
     Ok(import(key, &imports))
 }
 

@@ -21,13 +21,15 @@ const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
 
 /// By name, with what is known of the rows that are there, if all of them are bad and nothing has changed since.
-type Pools = BTreeMap<Box<[u8]>, Option<Left>>;
+type Pools = BTreeMap<Box<[u8]>, Option<BadRows>>;
 
-/// Rows that no pool can hold.
+/// What is known of rows that no pool can hold.
 #[derive(Clone)]
-pub(super) struct Left {
-    /// What was at the two keys. SET puts another type there without an event that is asked for.
+pub(super) struct BadRows {
+    /// What was at the two keys. SET and a time to live that ends change that without an event that is asked for.
     pub(super) kinds: [Kind; 2],
+    /// Which value was at the pool's own name: another one may have the sessions.
+    pub(super) value: usize,
     pub(super) withheld: Withheld,
 }
 
@@ -91,15 +93,25 @@ fn note(database: c_int, pool: &[u8]) {
 }
 
 /// Notes that all rows in the keys of this pool are bad.
-pub(super) fn leave(database: c_int, pool: &[u8], left: Left) {
+pub(super) fn note_bad(database: c_int, pool: &[u8], rows: BadRows) {
     STATE.with_borrow_mut(|state| {
         let pools = state.pools.entry(database).or_default();
-        pools.insert(pool.into(), Some(left));
+        pools.insert(pool.into(), Some(rows));
     });
 }
 
-/// What [`leave`] has noted, if nothing has changed since.
-pub(super) fn left(database: c_int, pool: &[u8]) -> Option<Left> {
+/// Has the keys of this pool be looked at anew, if they are known.
+pub(super) fn forget_bad(database: c_int, pool: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        let pools = state.pools.get_mut(&database);
+        if let Some(known) = pools.and_then(|pools| pools.get_mut(pool)) {
+            *known = None;
+        }
+    });
+}
+
+/// What [`note_bad`] has noted, if no event has told of a change since.
+pub(super) fn bad(database: c_int, pool: &[u8]) -> Option<BadRows> {
     STATE.with_borrow(|state| state.pools.get(&database)?.get(pool)?.clone())
 }
 
@@ -214,9 +226,8 @@ unsafe extern "C" fn on_event(
                 return;
             }
             let database = ctx.selected_database();
-            let ends: [&[u8]; 5] = [b"del", b"expired", b"evicted", b"rename_from", b"move_from"];
-            let names = ScriptKeys::of(pool);
-            let are_gone = || ctx.kinds_of(names.both()) == [Kind::Nothing; 2];
+            let ends: [&[u8]; 3] = [b"del", b"rename_from", b"move_from"];
+            let are_gone = || ctx.kinds_of(ScriptKeys::of(pool).both()) == [Kind::Nothing; 2];
             if ends.contains(&event.to_bytes()) && are_gone() {
                 forget(database, pool);
             } else {

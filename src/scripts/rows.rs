@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use seat_pool::{Import, ImportError};
 
-use crate::error::Error;
+use crate::error::{Error, LONGEST_NAMED};
 use crate::ffi::{Ctx, Kind, OwnedStr, Reply, Str};
 use crate::pool_key::PoolKey;
 
@@ -17,6 +17,8 @@ pub(super) struct Rows<'a> {
     ctx: Ctx<'a>,
     sessions: Str<'a>,
     metadata: Str<'a>,
+    /// What was at the two keys when they were read.
+    pub(super) kinds: [Kind; 2],
     /// Absent where the key is not of its type.
     members: Option<Reply>,
     fields: Option<Reply>,
@@ -36,8 +38,9 @@ pub(super) struct Others {
 
 impl BadRow<'_> {
     pub(super) fn error(&self) -> Error {
+        let end = self.session.len().min(LONGEST_NAMED);
         Error::NotImportable {
-            session: self.session.into(),
+            session: self.session[..end].into(),
             why: self.why,
         }
     }
@@ -52,8 +55,9 @@ impl<'a> Rows<'a> {
         for command in [c"SMEMBERS", c"HGETALL", c"UNLINK"] {
             ctx.needs(command)?;
         }
-        let read = |command, key, kind| {
-            if ctx.kind_of(key) != kind {
+        let kinds = ctx.kinds_of([sessions, metadata]);
+        let read = |command, key, is_there: bool| {
+            if !is_there {
                 return Ok(None);
             }
             // No session is given up for a reply that is none.
@@ -65,8 +69,9 @@ impl<'a> Rows<'a> {
             ctx,
             sessions,
             metadata,
-            members: read(c"SMEMBERS", sessions, Kind::Set)?,
-            fields: read(c"HGETALL", metadata, Kind::Hash)?,
+            kinds,
+            members: read(c"SMEMBERS", sessions, kinds[0] == Kind::Set)?,
+            fields: read(c"HGETALL", metadata, kinds[1] == Kind::Hash)?,
         })
     }
 
@@ -142,13 +147,11 @@ fn strings_of(reply: &Option<Reply>) -> impl Iterator<Item = &[u8]> {
     reply.iter().filter_map(Reply::strings).flatten()
 }
 
-/// Carries a command of the server's out, here and on whoever follows, if there is anything to carry out. What others do on hearing
-/// of it comes after it there, too.
+/// Carries a command of the server's out, here and on whoever follows, if there is anything to carry out.
 pub(super) fn write(ctx: Ctx<'_>, command: &'static CStr, key: Str<'_>, parts: &[OwnedStr]) {
     let parts = parts.iter().map(OwnedStr::get);
     let arguments: Vec<_> = std::iter::once(key).chain(parts).collect();
     if arguments.len() > 1 {
-        ctx.replicate(command, &arguments);
-        ctx.call(command, &arguments);
+        ctx.call_and_replicate(command, &arguments);
     }
 }

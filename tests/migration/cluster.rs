@@ -1,8 +1,12 @@
 //! In a cluster the scripts' keys belong to a pool only if they are in its slot.
 
+use std::time::{Duration, Instant};
+
 use super::all_settings;
 use crate::cluster::alone_with;
 use crate::dialog::{Dialog, total};
+use crate::support::eventually;
+use crate::waiters::Waiter;
 
 const TAGGED: &str = "{acme}";
 
@@ -40,6 +44,38 @@ fn own_calls_go_by_the_pools_slot() {
     dialog.expect(&format!("CLUSTER DELSLOTS {slot}"), "+OK");
     let reply = dialog.ask(&format!("EVALSHA {acquire} 1 acme b 1 {{}}"));
     assert!(reply.starts_with("!CLUSTERDOWN"), "{reply}");
+}
+
+#[test]
+fn a_row_that_cannot_come_over_is_looked_at_now_and_then_and_not_in_a_loop() {
+    let server = alone_with(&all_settings());
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE {p} a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE {p} w 1 BLOCK 0");
+    dialog.expect("SADD license:{p}:active_sessions s", "1");
+    dialog.expect("HSET license:{p}:session_metadata s nonsense", "1");
+    dialog.expect("SEAT.RELEASE {p} a", r#"[1, "RELEASED", 0]"#);
+    // Each look asks whether the slot is still this node's, by a command of the module's own.
+    let looks = || {
+        let stats = server.info("commandstats");
+        let stats = stats
+            .get("cmdstat_seat.count")
+            .map_or("calls=0", |stats| stats);
+        let calls = stats.split(&['=', ','][..]).nth(1);
+        let calls = calls.and_then(|calls| calls.parse::<u32>().ok());
+        calls.expect("a number of calls")
+    };
+    let before = looks();
+    eventually("the timer has looked a few times", || looks() >= before + 3);
+    let watched = Instant::now();
+    let before = looks();
+    eventually("two seconds are over", || {
+        watched.elapsed() >= Duration::from_secs(2)
+    });
+    let more = looks() - before;
+    assert!(more < 20, "{more} looks in two seconds");
+    dialog.expect("DEL license:{p}:active_sessions", "1");
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]

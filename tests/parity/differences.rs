@@ -78,6 +78,12 @@ fn entries() -> Vec<Difference> {
     table
 }
 
+/// Whether an argument is taken for an option of ACQUIRE or HEARTBEAT.
+pub fn is_option(argument: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"EX", b"PX", b"QUEUE", b"BLOCK"];
+    names.iter().any(|name| argument.eq_ignore_ascii_case(name))
+}
+
 fn arguments() -> Vec<Difference> {
     let long = "x".repeat(1025);
     vec![
@@ -156,6 +162,22 @@ fn arguments() -> Vec<Difference> {
                     "1 ACQUIRED 1 5; ERR wrong number of arguments | s={}",
                 ),
             ],
+        },
+        Difference {
+            name: "metadata of a heartbeat that is the name of an option",
+            why: "the script ignored what is an option now",
+            covers: Covers::Refusal(|step, _| {
+                step.action == Action::Heartbeat
+                    && step.arguments.get(1).is_some_and(|word| is_option(word))
+            }),
+            examples: vec![answers(
+                &[
+                    acquire("s", "5", "{}"),
+                    Step::new(Action::Heartbeat, KEY, &[b"s", b"px"]),
+                ],
+                r#"1 ACQUIRED 1 5; 1 HEARTBEAT_UPDATED 1 | s={"heartbeat_count":1}"#,
+                "1 ACQUIRED 1 5; ERR PX needs a value | s={}",
+            )],
         },
         Difference {
             name: "an empty session id",

@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::differences::is_option;
 use super::json::LONGEST;
 use super::step::{Action, Step};
 
@@ -153,12 +154,14 @@ fn odd_seats() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// The second argument of HEARTBEAT means nothing, so it may be anything.
+/// The second argument of HEARTBEAT means nothing, so it may be anything but an option.
 fn heartbeat_metadata() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop_oneof![
         2 => Just(Vec::new()),
         1 => metadata().prop_map(|metadata| vec![metadata.into_bytes()]),
-        1 => vec(any::<u8>(), 0..20).prop_map(|garbage| vec![garbage]),
+        1 => vec(any::<u8>(), 0..20)
+            .prop_filter("an option", |garbage| !is_option(garbage))
+            .prop_map(|garbage| vec![garbage]),
     ]
 }
 

@@ -40,7 +40,7 @@ with connect(30) as client:
     assert ask(client, "SEAT.RELEASE pool b") == [0, "SESSION_NOT_FOUND"]
 
 # Shorter than BLOCK: the client gives up and closes, and its place is gone, unless it has a ticket.
-with connect(0.05) as client:
+with connect(0.5) as client:
     refused(lambda: ask(client, "SEAT.ACQUIRE pool b 1 BLOCK 30000"))
     refused(lambda: ask(client, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 30000"))
 while ask(boss, "SEAT.POSITION pool b") is not None:
@@ -57,7 +57,7 @@ async def asynchronous():
         while await ask(boss, f"SEAT.POSITION pool {session}") is None:
             pass
 
-    async with connect(30) as boss, connect(30) as client, connect(0.05) as hasty:
+    async with connect(30) as boss, connect(30) as client, connect(0.5) as hasty:
         assert await ask(client, "SEAT.ACQUIRE pool d 1 BLOCK 20") == denied
         for words in ("SEAT.ACQUIRE pool d 1 BLOCK 30000", "SEAT.ACQUIRE pool e 1 QUEUE 60000 BLOCK 30000"):
             try:
