@@ -21,25 +21,24 @@ const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
 const WITHHELD_LOOK_MS: i64 = 1000;
 
 /// Why no seat may be granted in a pool: others than its sessions may hold seats.
-#[derive(Clone)]
 pub(crate) struct Withheld {
     why: Error,
     /// Whose seats those are, sorted, if that is known.
-    whose: Option<Arc<[Box<[u8]>]>>,
+    whose: Option<Box<[Box<[u8]>]>>,
 }
 
 impl Withheld {
     /// It is not known who holds seats.
-    pub(crate) fn from_all(why: Error) -> Withheld {
-        Withheld { why, whose: None }
+    pub(crate) fn from_all(why: Error) -> Arc<Withheld> {
+        Arc::new(Withheld { why, whose: None })
     }
 
     /// `sessions`, which are sorted, hold seats, and no others.
-    pub(crate) fn by(sessions: impl Iterator<Item = Box<[u8]>>, why: Error) -> Withheld {
-        Withheld {
+    pub(crate) fn by(sessions: impl Iterator<Item = Box<[u8]>>, why: Error) -> Arc<Withheld> {
+        Arc::new(Withheld {
             why,
             whose: Some(sessions.collect()),
-        }
+        })
     }
 
     fn may_concern(&self, session: &[u8]) -> bool {
@@ -69,15 +68,15 @@ pub(crate) struct PoolKey<'a> {
     pool: Option<NonNull<Pool>>,
     /// The clients that are blocked at this name, if any.
     pub(crate) line: Option<Box<Line<WaiterId>>>,
-    /// Who was first in that line when the key was opened.
-    first: Option<WaiterId>,
+    /// Whether somebody has left that line, so that another may be first now.
+    has_line_moved: bool,
     /// Blocked clients to be told what became of them, once the key is closed.
     pub(crate) wakes: Vec<WaiterId>,
     events: Events,
     /// Other keys that were removed while this one is open, of which is told when it is closed.
     gone: Vec<OwnedStr>,
     /// Why no seat may be granted here, if so.
-    withheld: Option<Withheld>,
+    withheld: Option<Arc<Withheld>>,
 }
 
 impl<'a> PoolKey<'a> {
@@ -104,7 +103,7 @@ impl<'a> PoolKey<'a> {
             handle: NonNull::new(handle.cast()),
             pool: None,
             line: None,
-            first: None,
+            has_line_moved: false,
             wakes: Vec::new(),
             events: Events::default(),
             gone: Vec::new(),
@@ -117,12 +116,7 @@ impl<'a> PoolKey<'a> {
         if key.line.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
             key.find_tickets();
         }
-        key.first = key.first_in_line();
         Ok(key)
-    }
-
-    fn first_in_line(&self) -> Option<WaiterId> {
-        Some(self.line.as_ref()?.first()?.waiting)
     }
 
     /// The pool, or an empty one for a missing key: a pool with no session does not exist.
@@ -141,7 +135,7 @@ impl<'a> PoolKey<'a> {
     }
 
     /// Has nothing be granted while this key is open.
-    pub(crate) fn withhold_grants(&mut self, withheld: Withheld) {
+    pub(crate) fn withhold_grants(&mut self, withheld: Arc<Withheld>) {
         self.withheld = Some(withheld);
     }
 
@@ -172,11 +166,11 @@ impl<'a> PoolKey<'a> {
         self.line.as_deref().unwrap_or(&NOBODY)
     }
 
-    /// Takes the client of `session` out of the line, because its time is over.
-    pub(crate) fn end_wait(&mut self, session: &[u8]) {
-        if let Some(line) = &mut self.line {
-            line.leave(session);
-        }
+    /// Takes the client of `session` out of the line, if one is blocked there.
+    pub(crate) fn leave_line(&mut self, session: &[u8]) -> Option<WaiterId> {
+        let place = self.line.as_mut()?.leave(session)?;
+        self.has_line_moved = true;
+        Some(place.waiting)
     }
 
     /// The value, as a number by which it is known wherever it moves; 0 without a pool.
@@ -330,14 +324,12 @@ impl Drop for PoolKey<'_> {
             // SAFETY: the handle is open and not used again.
             unsafe { api!(RedisModule_CloseKey)(handle.as_ptr().cast()) };
         }
-        let first = self.first_in_line();
         if let Some(line) = self.line.take() {
+            let has_waiters = !line.is_empty();
             queue::put_line(self.database, self.name.bytes(), line);
-        }
-        if let Some(first) = first {
-            if self.withheld.is_some() {
+            if has_waiters && self.withheld.is_some() {
                 reclaim::note(self.ctx, self.name, self.now_ms + WITHHELD_LOOK_MS);
-            } else if !self.exists() && (was_emptied || self.first != Some(first)) {
+            } else if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 reclaim::note(self.ctx, self.name, self.now_ms);
             }

@@ -184,7 +184,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             };
             if matches!(outcome, Outcome::Waiting) && key.pool().get(now_ms, &session).is_some() {
                 // Its session came in in this very turn, or while the server may not be written to: so without a lease.
-                key.end_wait(&session);
+                key.leave_line(&session);
                 let holder = key.answer_holder(&session, None);
                 return replies::already_active(ctx, &holder);
             }
@@ -193,14 +193,14 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             match (outcome, ticket_ms.filter(|_| has_ticket)) {
                 (Outcome::Waiting, Some(ticket_ms)) => {
                     let position = key.pool().position(now_ms, &session, key.line());
-                    key.end_wait(&session);
+                    key.leave_line(&session);
                     replies::queued(ctx, used, seats, position.unwrap_or(1));
                     drop(key);
                     defer(ctx, Deferred::KeepPlace(name, session, ticket_ms));
                 }
                 (outcome, _) => {
                     if matches!(outcome, Outcome::Waiting) {
-                        key.end_wait(&session);
+                        key.leave_line(&session);
                         if !has_ticket {
                             key.tell_left();
                         }

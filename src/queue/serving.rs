@@ -50,10 +50,10 @@ impl PoolKey<'_> {
 
     /// Takes the client of `session` out of the line, if one is blocked there, and has it told that there is no seat for it.
     pub(crate) fn dismiss(&mut self, session: &[u8]) -> bool {
-        let Some(place) = self.line.as_mut().and_then(|line| line.leave(session)) else {
+        let Some(id) = self.leave_line(session) else {
             return false;
         };
-        self.wake(place.waiting, Outcome::NoSeats);
+        self.wake(id, Outcome::NoSeats);
         true
     }
 
@@ -97,14 +97,13 @@ impl PoolKey<'_> {
 
     /// Tells the client of `session`, if one is blocked here, that the session holds a seat already.
     pub(crate) fn wake_holder(&mut self, session: &[u8]) {
-        let Some(place) = self.line.as_mut().and_then(|line| line.leave(session)) else {
+        let Some(id) = self.leave_line(session) else {
             return;
         };
-        let length_ms =
-            STATE.with_borrow(|state| state.waiters.get(&place.waiting)?.request.lease_ms);
+        let length_ms = STATE.with_borrow(|state| state.waiters.get(&id)?.request.lease_ms);
         let lease = length_ms.and_then(|length_ms| Lease::starting(self.now_ms, length_ms));
         let holder = self.answer_holder(session, lease);
-        self.wake(place.waiting, Outcome::AlreadyActive(holder));
+        self.wake(id, Outcome::AlreadyActive(holder));
     }
 
     /// Gives a session that holds a seat already the lease that its ACQUIRE asks for, and returns what it is told.
@@ -269,9 +268,7 @@ impl PoolKey<'_> {
             self.wake_holder(&session);
             return Turn::Passed;
         }
-        if let Some(line) = &mut self.line {
-            line.leave(&session);
-        }
+        self.leave_line(&session);
         let Some((metadata, lease_ms)) = take_request(id) else {
             return Turn::Passed;
         };

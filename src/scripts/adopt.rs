@@ -1,5 +1,7 @@
 //! Sessions between the scripts' keys and the pool: taking them over, and giving them back.
 
+use std::sync::Arc;
+
 use redis_module::raw;
 use seat_pool::Import;
 
@@ -108,7 +110,7 @@ fn rows_to_adopt<'a>(
     value: usize,
     names: &'a ScriptKeys,
     caller: Caller,
-) -> Result<Option<Rows<'a>>, Withheld> {
+) -> Result<Option<Rows<'a>>, Arc<Withheld>> {
     let [sessions, metadata] = names.both();
     let kinds = ctx.kinds_of([sessions, metadata]);
     let is_there = kinds[0] == Kind::Set || kinds[1] == Kind::Hash;

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
@@ -30,7 +31,7 @@ pub(super) struct BadRows {
     pub(super) kinds: [Kind; 2],
     /// Which value was at the pool's own name: another one may have the sessions.
     pub(super) value: usize,
-    pub(super) withheld: Withheld,
+    pub(super) withheld: Arc<Withheld>,
 }
 
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
