@@ -115,12 +115,12 @@ fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
     dialog.expect("MULTI", "+OK");
     let steps = [
         (
-            "SEAT.ACQUIRE pool a1 3 PX 1",
-            r#"[1, "ALREADY_ACTIVE", 3, 1]"#,
+            "SEAT.ACQUIRE pool a1 3 PX 100",
+            r#"[1, "ALREADY_ACTIVE", 3, 100]"#,
         ),
         (
-            "SEAT.ACQUIRE pool a2 3 PX 1",
-            r#"[1, "ALREADY_ACTIVE", 3, 1]"#,
+            "SEAT.ACQUIRE pool a2 3 PX 100",
+            r#"[1, "ALREADY_ACTIVE", 3, 100]"#,
         ),
         // Both leases lapse, and the ticket of the client that is still there becomes due.
         ("DEBUG SLEEP 0.3", "+OK"),
