@@ -119,6 +119,8 @@ fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
             "SEAT.ACQUIRE pool c 9 PX 20",
             "SEAT.ACQUIRE pool stays 9",
             "SEAT.ACQUIRE other a 9 PX 20",
+            // All have lapsed before the timer can come.
+            "DEBUG SLEEP 0.05",
         ]);
         wait_for_reclaim(&server, 4);
     });
