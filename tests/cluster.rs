@@ -83,11 +83,12 @@ fn a_node_of_a_cluster_serves_those_who_wait() {
         waiter.is_granted();
         dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
     }
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool a 1 PX 30",
-        r#"[1, "ACQUIRED", 1, 1, 30]"#,
+        r#"[1, "ALREADY_ACTIVE", 1, 30]"#,
     );
-    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     waiter.is_granted();
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
     dialog.one_seat_is_free("pool");

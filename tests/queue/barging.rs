@@ -46,18 +46,20 @@ fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
     let mut dialog = Dialog::with(&server);
     let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], 'd', 2)";
     let eval = ["EVAL", script, "1", "pool"];
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 250",
-        r#"[1, "ACQUIRED", 1, 1, 250]"#,
-    );
+    dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("MULTI", "+OK");
-    for command in ["DEBUG SLEEP 0.3", "SEAT.ACQUIRE pool c 1"] {
+    for command in [
+        "SEAT.ACQUIRE pool a 1 PX 20",
+        "DEBUG SLEEP 0.05",
+        "SEAT.ACQUIRE pool c 1",
+    ] {
         dialog.expect(command, "+QUEUED");
     }
     assert_eq!(dialog.ask_args(&eval), "+QUEUED");
     // The higher figure is for b first.
     let replies = [
+        r#"[1, "ALREADY_ACTIVE", 1, 20]"#,
         "+OK",
         r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
         r#"[1, "ACQUIRED", 2, 2]"#,

@@ -106,10 +106,7 @@ fn a_lapse_grants_by_timer_in_one_unit() {
     let mut dialog = Dialog::with(&server);
     dialog.expect("SELECT 3", "+OK");
     let sent = units(&server, || {
-        dialog.expect(
-            "SEAT.ACQUIRE pool a 1 PX 150",
-            r#"[1, "ACQUIRED", 1, 1, 150]"#,
-        );
+        dialog.expect("SEAT.ACQUIRE pool a 1", r#"[1, "ACQUIRED", 1, 1]"#);
         let mut waiter = Dialog::with(&server);
         waiter.expect("SELECT 3", "+OK");
         block(
@@ -117,10 +114,15 @@ fn a_lapse_grants_by_timer_in_one_unit() {
             &mut waiter,
             "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0",
         );
+        dialog.expect(
+            "SEAT.ACQUIRE pool a 1 PX 50",
+            r#"[1, "ALREADY_ACTIVE", 1, 50]"#,
+        );
         assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
     });
     let expected = [
-        vec!["pool GRANT a 1 T T - 150 T {}"],
+        vec!["pool GRANT a 1 T T - 0 0 {}"],
+        vec!["pool RENEW a 50 T"],
         vec!["pool FREE expired a", "pool GRANT b 1 T T - 0 0 {\"m\":1}"],
     ];
     assert_eq!(sent, expected);

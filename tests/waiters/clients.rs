@@ -215,10 +215,7 @@ fn waiters_are_woken_in_whatever_context_the_seat_is_freed() {
 fn a_lapse_wakes_the_first_by_itself() {
     let server = Server::builder().recording().start();
     let mut dialog = Dialog::with(&server);
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 50",
-        r#"[1, "ACQUIRED", 1, 1, 50]"#,
-    );
+    dialog.acquire("pool", "a", 1, "{}");
     let mut waiters: Vec<_> = ["b", "c", "d"]
         .map(|session| {
             Waiter::of(
@@ -227,6 +224,10 @@ fn a_lapse_wakes_the_first_by_itself() {
             )
         })
         .into();
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 1 PX 50",
+        r#"[1, "ALREADY_ACTIVE", 1, 50]"#,
+    );
     for waiter in &mut waiters {
         waiter.hears(r#"[1, "ACQUIRED", 1, 1, 30]"#);
     }

@@ -207,14 +207,15 @@ fn a_lapse_during_a_pause_is_granted_after_it() {
     for mode in ["WRITE", "ALL"] {
         let server = Server::builder().recording().start();
         let mut dialog = Dialog::with(&server);
-        dialog.expect(
-            "SEAT.ACQUIRE pool a 1 PX 60",
-            r#"[1, "ACQUIRED", 1, 1, 60]"#,
-        );
+        dialog.acquire("pool", "a", 1, "{}");
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} PX 60000 BLOCK 0");
         let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 100");
         let mut late = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 BLOCK 100");
         let start = Instant::now();
+        dialog.expect(
+            "SEAT.ACQUIRE pool a 1 PX 60",
+            r#"[1, "ALREADY_ACTIVE", 1, 60]"#,
+        );
         dialog.expect(&format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis()), "+OK");
         // The lapse may come before the pause on a slow machine; then these are told so.
         assert!(poll.read().starts_with(r#"[0, "QUEUED", "#));
@@ -246,15 +247,16 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
     let server = Server::builder().recording().start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    dialog.expect(
-        "SEAT.ACQUIRE leased a 1 PX 100",
-        r#"[1, "ACQUIRED", 1, 1, 100]"#,
-    );
+    dialog.acquire("leased", "a", 1, "{}");
     let clients: Vec<_> = ["b", "c", "d"]
         .map(|session| Doomed::of(&server, session).0)
         .into();
     let poll = Waiter::of(&server, "SEAT.ACQUIRE pool e 1 QUEUE 60000 BLOCK 0");
     let mut leased = Waiter::of(&server, "SEAT.ACQUIRE leased b 1 BLOCK 0");
+    dialog.expect(
+        "SEAT.ACQUIRE leased a 1 PX 100",
+        r#"[1, "ALREADY_ACTIVE", 1, 100]"#,
+    );
     dialog.expect(&format!("REPLICAOF 127.0.0.1 {nobody}"), "+OK");
     for client in clients {
         let words = client.last_words();
