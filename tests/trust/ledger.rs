@@ -701,7 +701,8 @@ fn is_noticed(meddle: Meddle) -> bool {
     let server = Server::start();
     let mut clients = Client::several(3, &pools(["lasting", "brief", "queued"]), 1);
     let mut dialog = Dialog::with(&server);
-    let mut are_there = || dialog.sessions("lasting").len() > 1 && dialog.queue("queued").len() > 1;
+    // More tickets than clients, so that one of these has two, whose order is known.
+    let mut are_there = || dialog.sessions("lasting").len() > 1 && dialog.queue("queued").len() > 3;
     // They come and go, so there may be none by the time that the load has stopped.
     loop {
         let load = Load::start(clients, &Socket(server.socket()));
@@ -747,13 +748,30 @@ fn an_audit_sees_what_was_lost_and_what_came_back() {
             let lost = r#"[0, "SESSION_NOT_FOUND"]"#;
             dialog.expect(&format!("SEAT.RELEASE queued {session}"), lost);
         }),
-        ("a ticket is the last instead of the first", |dialog| {
-            let session = dialog.queue("queued").remove(0);
-            dialog.ask(&format!("SEAT.RELEASE queued {session}"));
-            let join = format!("SEAT.ACQUIRE queued {session} 5 QUEUE 600000");
-            let reply = dialog.ask(&join);
-            assert!(reply.contains("QUEUED"), "{reply}");
-        }),
+        (
+            "a ticket is behind one that its client took later",
+            |dialog| {
+                let queue = dialog.queue("queued");
+                let client = |session: &str| {
+                    session
+                        .split_once("-session-")
+                        .map(|(client, _)| client.to_owned())
+                };
+                let is_of_two = |at: usize| {
+                    queue[at + 1..]
+                        .iter()
+                        .any(|later| client(later) == client(&queue[at]))
+                };
+                let at = (0..queue.len())
+                    .find(|&at| is_of_two(at))
+                    .expect("more tickets than clients");
+                let session = &queue[at];
+                dialog.ask(&format!("SEAT.RELEASE queued {session}"));
+                let join = format!("SEAT.ACQUIRE queued {session} 5 QUEUE 600000");
+                let reply = dialog.ask(&join);
+                assert!(reply.contains("QUEUED"), "{reply}");
+            },
+        ),
     ];
     assert!(!is_noticed(|_| {}), "nothing has changed");
     for (what, meddle) in meddlers {
