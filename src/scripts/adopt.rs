@@ -111,8 +111,8 @@ fn rows_to_adopt<'a>(
     names: &'a ScriptKeys,
     caller: Caller,
 ) -> Result<Option<Rows<'a>>, Arc<Withheld>> {
-    let [sessions, metadata] = names.both();
-    let kinds = ctx.kinds_of([sessions, metadata]);
+    let [sessions, _] = names.both();
+    let kinds = ctx.kinds_of(names.both());
     let is_there = kinds[0] == Kind::Set || kinds[1] == Kind::Hash;
     if !is_there || !same_slot(ctx, name, sessions) {
         return Ok(None);
@@ -125,7 +125,7 @@ fn rows_to_adopt<'a>(
     if let Some(bad) = bad.filter(|bad| bad.kinds == kinds && bad.value == value) {
         return Err(bad.withheld);
     }
-    let rows = Rows::read(ctx, sessions, metadata).map_err(Withheld::from_all)?;
+    let rows = Rows::read(ctx, names.both(), kinds).map_err(Withheld::from_all)?;
     Ok(Some(rows))
 }
 
@@ -146,7 +146,8 @@ pub(crate) fn take_over(
     sessions: Str<'_>,
     metadata: Str<'_>,
 ) -> Result<usize, Error> {
-    let rows = Rows::read(key.ctx, sessions, metadata)?;
+    let names = [sessions, metadata];
+    let rows = Rows::read(key.ctx, names, key.ctx.kinds_of(names))?;
     let (imports, bad) = rows.check(key);
     if let Some(row) = bad.first() {
         return Err(row.error());

@@ -47,15 +47,15 @@ impl BadRow<'_> {
 }
 
 impl<'a> Rows<'a> {
+    /// Reads the two keys, at which `kinds` were found.
     pub(super) fn read(
         ctx: Ctx<'a>,
-        sessions: Str<'a>,
-        metadata: Str<'a>,
+        [sessions, metadata]: [Str<'a>; 2],
+        kinds: [Kind; 2],
     ) -> Result<Rows<'a>, Error> {
         for command in [c"SMEMBERS", c"HGETALL", c"UNLINK"] {
             ctx.needs(command)?;
         }
-        let kinds = ctx.kinds_of([sessions, metadata]);
         let read = |command, key, is_there: bool| {
             if !is_there {
                 return Ok(None);

@@ -134,8 +134,7 @@ fn a_row_that_cannot_come_over_holds_back_the_timers_grants() {
         "SEAT.ACQUIRE p a 1 PX 500",
         r#"[1, "ALREADY_ACTIVE", 1, 500]"#,
     );
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    put_bad_row(&mut dialog, "s");
     eventually("the lapsed seat was taken back", || {
         total(&server, "seat_expired") == 1
     });
@@ -144,13 +143,20 @@ fn a_row_that_cannot_come_over_holds_back_the_timers_grants() {
     waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
+/// A row that no pool can hold.
+#[track_caller]
+fn put_bad_row(dialog: &mut Dialog, session: &str) {
+    dialog.expect(&format!("SADD {SESSIONS} {session}"), "1");
+    dialog.expect(&format!("HSET {METADATA} {session} nonsense"), "1");
+}
+
 /// A pool in which `a` holds a seat, and beside it the rows of `g`, which can come over, and of `s`, which cannot.
 fn with_a_bad_row(server: &Server) -> Dialog {
     let mut dialog = Dialog::with(server);
     dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
     fill(&mut dialog, &["g"]);
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    dialog.expect(&format!("HSET {METADATA} s nonsense orphan {{}}"), "2");
+    put_bad_row(&mut dialog, "s");
+    dialog.expect(&format!("HSET {METADATA} orphan {{}}"), "1");
     dialog
 }
 
@@ -225,8 +231,7 @@ fn those_who_wait_while_a_row_cannot_come_over_are_let_in_once_it_is_gone() {
     let mut dialog = Dialog::with(&server);
     dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    put_bad_row(&mut dialog, "s");
     dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
     // Nobody asks for the pool any more.
@@ -243,8 +248,7 @@ fn a_row_that_cannot_come_over_is_not_read_again_until_something_changes_there()
     dialog.acquire("p", "a", 2, "{}");
     dialog.acquire("p", "b", 2, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    put_bad_row(&mut dialog, "s");
     dialog.expect("SEAT.REVOKE p a b", "2");
     // With no pool there, they are looked at anew.
     dialog.expect("SEAT.HEARTBEAT p nobody", r#"[0, "SESSION_NOT_ACTIVE"]"#);
@@ -301,8 +305,7 @@ fn whatever_changes_the_rows_that_cannot_come_over_is_noticed() {
         });
         let mut dialog = Dialog::with(&server);
         dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
-        dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-        dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+        put_bad_row(&mut dialog, "s");
         for _ in 0..2 {
             let reply = dialog.ask("SEAT.ACQUIRE p n 2");
             assert!(reply.starts_with("!ERR session s "), "{reply}");
@@ -325,8 +328,7 @@ fn a_session_that_comes_by_another_way_is_not_taken_for_one_of_several_bad_rows(
         let server = adopting();
         let mut dialog = Dialog::with(&server);
         for session in ["b", "z"] {
-            dialog.expect(&format!("SADD {SESSIONS} {session}"), "1");
-            dialog.expect(&format!("HSET {METADATA} {session} nonsense"), "1");
+            put_bad_row(&mut dialog, session);
         }
         let reply = dialog.ask("SEAT.CLEANUP p");
         assert!(reply.starts_with("!ERR session b "), "{reply}");
@@ -363,8 +365,7 @@ fn a_bad_row_of_a_session_that_the_pool_has_is_not_needed() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "s", 2, r#"{"mine":1}"#);
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    put_bad_row(&mut dialog, "s");
     dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
     is_gone(&mut dialog);
     assert!(dialog.ask("SEAT.GET p s").contains("mine"));
@@ -430,8 +431,7 @@ fn a_client_that_waits_for_a_session_that_comes_over_is_told_and_has_its_lease()
             let _third = Waiter::of(&server, "SEAT.ACQUIRE p y 1 BLOCK 0");
             dialog.expect(&format!("SADD {SESSIONS} x w"), "2");
             if in_the_way {
-                dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-                dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+                put_bad_row(&mut dialog, "s");
                 dialog.ask(command);
             } else {
                 dialog.expect(command, reply);
@@ -809,8 +809,7 @@ fn places_are_kept_and_lost_in_time_while_a_row_cannot_be_taken_over() {
     dialog.acquire("p", "a", 1, "{}");
     dialog.expect("SEAT.ACQUIRE p b 1 QUEUE 300", r#"[0, "QUEUED", 1, 1, 1]"#);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p c 1 QUEUE 300 BLOCK 0");
-    dialog.expect(&format!("SADD {SESSIONS} s"), "1");
-    dialog.expect(&format!("HSET {METADATA} s nonsense"), "1");
+    put_bad_row(&mut dialog, "s");
     let start = Instant::now();
     eventually("the ticket that nobody asked for again is lost", || {
         total(&server, "seat_tickets") == 1
