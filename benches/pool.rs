@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use pool_work::{
     BATCH, acquire, already_active, denied, heartbeat, pool_of, reclaim, release, session,
 };
-use seat_pool::{Line, Pool};
+use seat_pool::{Line, Moment, Pool};
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
@@ -106,7 +106,7 @@ fn reclaiming(criterion: &mut Criterion, held: &[String]) {
         bencher.iter_custom(|calls| {
             let mut elapsed = Duration::ZERO;
             for _ in 0..calls {
-                let lapsed = pool.lapsed(i64::MAX - 1, BATCH);
+                let lapsed = pool.lapsed(Moment::at(i64::MAX - 1), BATCH);
                 let lapsed: Vec<String> = lapsed
                     .map(|id| String::from_utf8_lossy(id).into_owned())
                     .collect();

@@ -9,6 +9,7 @@ mod config;
 mod effects;
 mod error;
 mod ffi;
+mod grace;
 mod hints;
 mod pool_key;
 mod pool_type;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
 use redis_module::raw;
-use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Pool};
+use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Moment, Pool};
 
 use crate::effects;
 use crate::error::Error;
@@ -60,7 +60,7 @@ pub(crate) struct PoolKey<'a> {
     pub(crate) name: Str<'a>,
     pub(crate) database: c_int,
     /// The moment for which it is open, by the server's clock: all that is decided here holds for this one.
-    pub(crate) now_ms: i64,
+    pub(crate) moment: Moment,
     /// The arguments of the command that is carried out, if it is one.
     args: Args<'a>,
     /// Absent for a missing key that was opened for reading.
@@ -81,24 +81,29 @@ pub(crate) struct PoolKey<'a> {
 
 impl<'a> PoolKey<'a> {
     /// Opens a key to read its pool.
-    pub(crate) fn read(ctx: Ctx<'a>, name: Str<'a>, now_ms: i64) -> Result<PoolKey<'a>, Error> {
-        PoolKey::open(ctx, name, now_ms, raw::REDISMODULE_READ as c_int)
+    pub(crate) fn read(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
+        PoolKey::open(ctx, name, moment, raw::REDISMODULE_READ as c_int)
     }
 
     /// Opens a key to change its pool, or to create one. That alone disturbs no WATCH and no tracking client.
-    pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>, now_ms: i64) -> Result<PoolKey<'a>, Error> {
+    pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        PoolKey::open(ctx, name, now_ms, mode as c_int)
+        PoolKey::open(ctx, name, moment, mode as c_int)
     }
 
-    fn open(ctx: Ctx<'a>, name: Str<'a>, now_ms: i64, mode: c_int) -> Result<PoolKey<'a>, Error> {
+    fn open(
+        ctx: Ctx<'a>,
+        name: Str<'a>,
+        moment: Moment,
+        mode: c_int,
+    ) -> Result<PoolKey<'a>, Error> {
         // SAFETY: context and name are valid; the handle is closed by `drop`.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode) };
         let mut key = PoolKey {
             ctx,
             name,
             database: ctx.selected_database(),
-            now_ms,
+            moment,
             args: Args::NONE,
             handle: NonNull::new(handle.cast()),
             pool: None,
@@ -328,10 +333,10 @@ impl Drop for PoolKey<'_> {
             let has_waiters = !line.is_empty();
             queue::put_line(self.database, self.name.bytes(), line);
             if has_waiters && self.withheld.is_some() {
-                reclaim::note(self.ctx, self.name, self.now_ms + WITHHELD_LOOK_MS);
+                reclaim::note(self.ctx, self.name, self.moment.now_ms + WITHHELD_LOOK_MS);
             } else if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
-                reclaim::note(self.ctx, self.name, self.now_ms);
+                reclaim::note(self.ctx, self.name, self.moment.now_ms);
             }
         }
         self.events.notify(self.ctx, self.name);

@@ -183,7 +183,7 @@ unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_vo
     guard("unlink", || {
         // SAFETY: the server passes a key and a value of this type, unchanged during the call.
         let (key, pool) = unsafe { (Str::new(key), from_value(value)) };
-        let deadlines = pool.earliest_deadline_ms().is_some();
+        let deadlines = pool.has_deadlines();
         reclaim::with_module_context(|ctx| {
             reclaim::forget_somewhere(ctx, key.bytes(), deadlines);
         });

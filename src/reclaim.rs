@@ -13,13 +13,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
-use seat_pool::{Effect, Freed, Schedule};
+use seat_pool::{Effect, Freed, Moment, Schedule};
 
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{hints, queue, server, stats};
+use crate::{grace, hints, queue, server, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
@@ -232,9 +232,9 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
 /// Reclaims what has lapsed, until time is over, but something in any case.
 fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
     loop {
-        let now_ms = ctx.now_ms();
+        let moment = grace::moment(ctx);
         let due = HINTS.with_borrow_mut(|hints| {
-            hints.looked_at = hints.take_due(now_ms);
+            hints.looked_at = hints.take_due(moment.now_ms);
             hints.looked_at.clone()
         });
         let Some((database, name)) = due else {
@@ -242,7 +242,7 @@ fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
         };
         ctx.select_database(database);
         let name = OwnedStr::new(&name);
-        if let Some(next_ms) = reclaim_from(ctx, name.get(), now_ms, out_of_time) {
+        if let Some(next_ms) = reclaim_from(ctx, name.get(), moment, out_of_time) {
             // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
             note_in(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
         }
@@ -258,20 +258,20 @@ fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
 fn reclaim_from(
     ctx: Ctx<'_>,
     name: Str<'_>,
-    now_ms: i64,
+    moment: Moment,
     out_of_time: impl Fn() -> bool,
 ) -> Option<i64> {
     let database = ctx.selected_database();
     if !ctx.may_serve(name) {
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
         // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
-        let is_pool = PoolKey::read(ctx, name, now_ms).is_ok_and(|key| key.exists());
-        return (some_left || is_pool).then_some(now_ms + queue::SLOT_LOOK_MS);
+        let is_pool = PoolKey::read(ctx, name, moment).is_ok_and(|key| key.exists());
+        return (some_left || is_pool).then_some(moment.now_ms + queue::SLOT_LOOK_MS);
     }
-    let Ok(mut key) = scripts::open(ctx, name, now_ms, Caller::Module) else {
+    let Ok(mut key) = scripts::open(ctx, name, moment, Caller::Module) else {
         // A key of another type has no leases, whatever the hint was.
         let some_left = queue::fail(database, name.bytes(), || Error::WrongType);
-        return some_left.then_some(now_ms);
+        return some_left.then_some(moment.now_ms);
     };
     while key.reclaim(BATCH) == BATCH && !out_of_time() {}
     // Where grants are withheld, this still removes lost tickets and keeps those whose clients are blocked.
@@ -282,7 +282,7 @@ fn reclaim_from(
 impl PoolKey<'_> {
     /// Frees up to `limit` seats whose leases have lapsed and returns how many those were.
     pub(crate) fn reclaim(&mut self, limit: usize) -> usize {
-        let lapsed = self.pool().lapsed(self.now_ms, limit);
+        let lapsed = self.pool().lapsed(self.moment, limit);
         let lapsed: Vec<Box<[u8]>> = lapsed.map(Box::from).collect();
         for session in &lapsed {
             self.expire(session);
@@ -311,11 +311,12 @@ unsafe extern "C" fn on_key_event(
         guard("a keyspace event", || {
             // The key may be an object on the server's stack, which 6.2 cannot open.
             let name = OwnedStr::new(key.bytes());
-            let Ok(key) = PoolKey::read(ctx, name.get(), ctx.now_ms()) else {
+            let moment = grace::moment(ctx);
+            let Ok(key) = PoolKey::read(ctx, name.get(), moment) else {
                 return;
             };
             queue::value_came(key.value(), key.database, name.get().bytes());
-            if let Some(deadline_ms) = key.pool().earliest_deadline_ms() {
+            if let Some(deadline_ms) = key.pool().earliest_deadline_ms(moment) {
                 note(ctx, name.get(), deadline_ms);
             }
             drop(key);

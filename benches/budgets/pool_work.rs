@@ -1,9 +1,11 @@
 //! What the commands ask of the pool, without a server around it.
 
-use seat_pool::{Acquire, Applied, Effect, Freed, Heartbeat, Lease, Line, Metadata, Pool};
+use seat_pool::{Acquire, Applied, Effect, Freed, Heartbeat, Lease, Line, Metadata, Moment, Pool};
 
 /// The moment at which everything happens, in milliseconds of unix time.
 pub const NOW_MS: i64 = 1_795_959_394_000;
+
+const NOW: Moment = Moment::at(NOW_MS);
 
 const LEASE_MS: u64 = 360_000;
 
@@ -44,7 +46,7 @@ pub fn pool_of(ids: &[String], leased: bool) -> Pool {
 
 pub fn acquire(pool: &mut Pool, id: &str, line: &Line<()>, leased: bool) {
     let id = id.as_bytes();
-    let decision = pool.acquire(NOW_MS, id, i64::MAX, line);
+    let decision = pool.acquire(NOW, id, i64::MAX, line);
     assert_eq!(decision, Acquire::Vacant);
     let metadata = Metadata::parse(METADATA.as_bytes(), MAX_METADATA).expect("metadata");
     let lease = if leased { lease() } else { None };
@@ -53,33 +55,34 @@ pub fn acquire(pool: &mut Pool, id: &str, line: &Line<()>, leased: bool) {
 
 /// An ACQUIRE of a session that holds a seat.
 pub fn already_active(pool: &Pool, id: &str, line: &Line<()>) {
-    let decision = pool.acquire(NOW_MS, id.as_bytes(), i64::MAX, line);
+    let decision = pool.acquire(NOW, id.as_bytes(), i64::MAX, line);
     assert_eq!(decision, Acquire::AlreadyActive);
 }
 
 /// An ACQUIRE when all seats are taken.
 pub fn denied(pool: &Pool, id: &str, line: &Line<()>) {
-    let decision = pool.acquire(NOW_MS, id.as_bytes(), pool.len() as i64, line);
+    let decision = pool.acquire(NOW, id.as_bytes(), pool.len() as i64, line);
     assert!(matches!(decision, Acquire::NoSeats { .. }));
 }
 
 /// A HEARTBEAT, which renews the session's lease if it has one.
 pub fn heartbeat(pool: &mut Pool, id: &str) {
-    let Heartbeat::Beat(beat) = pool.heartbeat(NOW_MS + 1, id.as_bytes(), None) else {
+    let Heartbeat::Beat(beat) = pool.heartbeat(NOW.moved_to(NOW_MS + 1), id.as_bytes(), None)
+    else {
         panic!("the session is active")
     };
     assert_eq!(pool.apply(&Effect::Beat(beat)), Applied::Done);
 }
 
 pub fn release(pool: &mut Pool, id: &str) {
-    assert!(pool.get(NOW_MS, id.as_bytes()).is_some());
+    assert!(pool.get(NOW, id.as_bytes()).is_some());
     let freed = pool.apply(&Effect::freeing(id.as_bytes(), Freed::Released));
     assert_eq!(freed, Applied::Done);
 }
 
 /// Takes back one batch of lapsed sessions, as the timer does.
 pub fn reclaim(pool: &mut Pool) {
-    let long_after = NOW_MS + 2 * LEASE_MS as i64;
+    let long_after = NOW.moved_to(NOW_MS + 2 * LEASE_MS as i64);
     let lapsed: Vec<Box<[u8]>> = pool.lapsed(long_after, BATCH).map(Box::from).collect();
     assert_eq!(lapsed.len(), BATCH);
     for id in &lapsed {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::effect::{Effect, Grant};
 use crate::metadata::{MetadataError, Stored};
+use crate::moment::Moment;
 use crate::pool::{Pool, seconds};
 use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
@@ -61,9 +62,9 @@ impl<'a> Import<'a> {
     }
 
     /// The effect that takes the session over, or `None` if it holds a seat of the pool already: then the pool's row stays. One
-    /// without metadata counts as heard of at `now_ms`, which nothing shows but SEAT.CLEANUP's IDLE goes by.
-    pub fn effect(&self, pool: &Pool, now_ms: i64, seats: i64) -> Option<Effect<'_>> {
-        if pool.get(now_ms, self.session).is_some() {
+    /// without metadata counts as heard of at this moment, which nothing shows but SEAT.CLEANUP's IDLE goes by.
+    pub fn effect(&self, pool: &Pool, moment: Moment, seats: i64) -> Option<Effect<'_>> {
+        if pool.get(moment, self.session).is_some() {
             return None;
         }
         let stored = self.stored.as_ref();
@@ -71,7 +72,8 @@ impl<'a> Import<'a> {
             session: self.session,
             seats,
             acquired_at: stored.and_then(|stored| stored.acquired_at),
-            last_heartbeat: stored.map_or(Some(seconds(now_ms)), |stored| stored.last_heartbeat),
+            last_heartbeat: stored
+                .map_or(Some(seconds(moment.now_ms)), |stored| stored.last_heartbeat),
             heartbeat_count: stored.and_then(|stored| stored.metadata.heartbeat_count),
             lease: None,
             metadata: stored.map(|stored| &*stored.metadata.text),
@@ -83,18 +85,19 @@ impl<'a> Import<'a> {
 mod tests {
     use super::{Import, ImportError};
     use crate::metadata::MetadataError;
-    use crate::{Applied, Effect, Freed, Lease, MAX_SESSION_BYTES, Metadata, Pool};
+    use crate::{Applied, Effect, Freed, Lease, MAX_SESSION_BYTES, Metadata, Moment, Pool};
 
     const NOW_MS: i64 = 1_800_000_000_500;
+    const NOW: Moment = Moment::at(NOW_MS);
 
     fn import(pool: &mut Pool, session: &[u8], json: Option<&str>) -> bool {
         let import = Import::read(session, json.map(str::as_bytes)).expect("it can be imported");
-        let effect = import.effect(pool, NOW_MS, 5);
+        let effect = import.effect(pool, NOW, 5);
         effect.is_some_and(|effect| pool.apply(&effect) != Applied::Missed)
     }
 
     fn json_of(pool: &Pool, session: &[u8]) -> Option<String> {
-        let json = pool.get(NOW_MS, session).expect("it holds a seat").json();
+        let json = pool.get(NOW, session).expect("it holds a seat").json();
         json.map(|json| String::from_utf8(json).expect("JSON is UTF-8"))
     }
 
@@ -128,7 +131,7 @@ mod tests {
         let mut pool = Pool::new(0);
         assert!(import(&mut pool, b"s", None));
         assert_eq!(json_of(&pool, b"s"), None);
-        let session = pool.get(NOW_MS, b"s").expect("it holds a seat");
+        let session = pool.get(NOW, b"s").expect("it holds a seat");
         assert_eq!(session.silent_seconds(NOW_MS + 7000), 7);
     }
 
@@ -136,14 +139,14 @@ mod tests {
     fn nobody_is_silent_of_whom_no_time_is_known() {
         let mut pool = Pool::new(0);
         assert!(import(&mut pool, b"s", Some("{}")));
-        let session = pool.get(NOW_MS, b"s").expect("it holds a seat");
+        let session = pool.get(NOW, b"s").expect("it holds a seat");
         assert_eq!(session.silent_seconds(NOW_MS), 0);
         assert!(import(
             &mut pool,
             b"t",
             Some(r#"{"acquired_at":1800000000}"#)
         ));
-        let session = pool.get(NOW_MS, b"t").expect("it holds a seat");
+        let session = pool.get(NOW, b"t").expect("it holds a seat");
         assert_eq!(session.silent_seconds(NOW_MS + 9000), 9);
     }
 
@@ -154,8 +157,10 @@ mod tests {
         let metadata = Metadata::NONE;
         pool.apply(&Effect::granting(NOW_MS, b"s", 1, &metadata, lease));
         let import = Import::read(b"s", Some(br#"{"acquired_at":7}"#)).unwrap();
-        assert_eq!(import.effect(&pool, NOW_MS + 9, 5), None);
-        let effect = import.effect(&pool, NOW_MS + 10, 5).expect("it is gone");
+        assert_eq!(import.effect(&pool, Moment::at(NOW_MS + 9), 5), None);
+        let effect = import
+            .effect(&pool, Moment::at(NOW_MS + 10), 5)
+            .expect("it is gone");
         assert_eq!(pool.apply(&effect), Applied::Replaced);
         assert_eq!(pool.len(), 1);
         assert_eq!(
@@ -170,13 +175,13 @@ mod tests {
         for (session, json) in [("a", None), ("b", Some("{}")), ("c", None)] {
             import(&mut pool, session.as_bytes(), json);
         }
-        assert_eq!((pool.used(NOW_MS), pool.with_metadata(NOW_MS)), (3, 1));
+        assert_eq!((pool.used(NOW), pool.with_metadata(NOW)), (3, 1));
         pool.apply(&Effect::freeing(b"a", Freed::Released));
         pool.apply(&Effect::freeing(b"b", Freed::Released));
-        assert_eq!((pool.used(NOW_MS), pool.with_metadata(NOW_MS)), (1, 0));
+        assert_eq!((pool.used(NOW), pool.with_metadata(NOW)), (1, 0));
         let effect = Effect::granting(NOW_MS, b"c", 1, &Metadata::NONE, None);
         pool.apply(&effect);
-        assert_eq!((pool.used(NOW_MS), pool.with_metadata(NOW_MS)), (1, 1));
+        assert_eq!((pool.used(NOW), pool.with_metadata(NOW)), (1, 1));
     }
 
     #[test]

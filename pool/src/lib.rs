@@ -1,7 +1,7 @@
 //! The seat pool of redis-seat: who holds a seat, until when, and how that is written down.
 //!
-//! The crate knows no Redis and no clock. A decision ([`Pool::acquire`], [`Pool::heartbeat`], ...) reads the pool and the time
-//! it is given; what follows from it is an [`Effect`] in absolute terms, and [`Pool::apply`] carries an effect out. A primary
+//! The crate knows no Redis and no clock. A decision ([`Pool::acquire`], [`Pool::heartbeat`], ...) reads the pool at the
+//! [`Moment`] it is given; what follows from it is an [`Effect`] in absolute terms, and [`Pool::apply`] carries an effect out. A primary
 //! applies the effects of its own decisions, a replica and a loading server apply the same effects from the stream, so all
 //! of them reach the same state by the same code.
 //!
@@ -16,6 +16,7 @@ mod import;
 mod index;
 mod memory;
 mod metadata;
+mod moment;
 mod order;
 mod places;
 mod plain;
@@ -30,6 +31,7 @@ pub use effect::{Beat, Effect, Freed, Grant, Join, Lease};
 pub use import::{Import, ImportError};
 pub use memory::calibrate as calibrate_memory;
 pub use metadata::{MAX_NESTING, Metadata, MetadataError, Stored};
+pub use moment::Moment;
 pub use places::Place;
 pub use pool::{Acquire, Applied, Heartbeat, Pool, Waiting};
 pub use queue::{Line, Ticket};

@@ -3,6 +3,7 @@
 use crate::MAX_SECOND;
 use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
 use crate::index::Index;
+use crate::moment::Moment;
 use crate::order::{Entry, Order};
 use crate::places::Place;
 use crate::queue::{Line, Ticket, Tickets};
@@ -12,7 +13,7 @@ use crate::slab::Slab;
 /// Sessions that hold seats, those that have a ticket for one, and the limit.
 ///
 /// A session whose lease has lapsed stays as a row until it is reclaimed, but no decision and no reading method sees it any more:
-/// they all take the present moment, and "live" means live at that moment.
+/// they all take the [`Moment`], and "live" means live at that moment.
 #[derive(Clone, Debug)]
 pub struct Pool {
     seats: i64,
@@ -34,7 +35,7 @@ pub struct Pool {
 pub enum Acquire {
     /// The session holds a seat already.
     AlreadyActive,
-    /// All seats are taken, or kept for those who wait.
+    /// All seats are taken, or kept for those who wait, or none is granted at present.
     NoSeats {
         /// The place that the session has in the queue, or would have if it joined; 1 is the first.
         position: usize,
@@ -114,34 +115,47 @@ impl Pool {
     }
 
     /// Live sessions. O(log n) while some have lapsed, otherwise O(1).
-    pub fn used(&self, now_ms: i64) -> usize {
-        self.len() - self.deadlines.up_to(now_ms)
+    pub fn used(&self, moment: Moment) -> usize {
+        self.len() - self.passed(moment)
     }
 
     /// Live sessions that have metadata. As [`Pool::used`], but O(n) while some session has none.
-    pub fn with_metadata(&self, now_ms: i64) -> usize {
+    pub fn with_metadata(&self, moment: Moment) -> usize {
         if self.bare == 0 {
-            return self.used(now_ms);
+            return self.used(moment);
         }
-        let live = self.live(now_ms);
+        let live = self.live(moment);
         live.filter(|session| session.metadata().is_some()).count()
     }
 
     /// Live sessions that have a lease. O(log n) while some have lapsed, otherwise O(1).
-    pub fn leased(&self, now_ms: i64) -> usize {
-        self.deadlines.len() - self.deadlines.up_to(now_ms)
+    pub fn leased(&self, moment: Moment) -> usize {
+        self.deadlines.len() - self.passed(moment)
     }
 
-    /// The earliest deadline of all leases and tickets, past or to come. O(1).
-    pub fn earliest_deadline_ms(&self) -> Option<i64> {
-        let lease = self.earliest_lapse_ms();
+    /// Leases that have ended, those of sessions that were not reclaimed yet. O(log n) while there are some, otherwise O(1).
+    fn passed(&self, moment: Moment) -> usize {
+        let latest = moment.latest_passed_ms();
+        latest.map_or(0, |latest_ms| self.deadlines.up_to(latest_ms))
+    }
+
+    /// Whether time alone will change something: there is a lease or a ticket. O(1).
+    pub fn has_deadlines(&self) -> bool {
+        self.deadlines.first().is_some() || self.tickets() > 0
+    }
+
+    /// The earliest effective deadline of all leases and tickets, past or to come. O(1).
+    pub fn earliest_deadline_ms(&self, moment: Moment) -> Option<i64> {
+        let lease = self.earliest_lapse_ms(moment);
         let ticket = self.first_lost().map(|place| place.waiting.deadline_ms);
+        let ticket = ticket.map(|deadline_ms| moment.effective(deadline_ms));
         lease.into_iter().chain(ticket).min()
     }
 
-    /// The earliest deadline of all leases, past or to come. O(1).
-    pub fn earliest_lapse_ms(&self) -> Option<i64> {
-        self.deadlines.first().map(|entry| entry.at)
+    /// The earliest effective deadline of all leases, past or to come. O(1).
+    pub fn earliest_lapse_ms(&self, moment: Moment) -> Option<i64> {
+        let first = self.deadlines.first();
+        first.map(|entry| moment.effective(entry.at))
     }
 
     /// The ticket that is lost first. O(1).
@@ -149,9 +163,13 @@ impl Pool {
         self.tickets.as_ref()?.first_lost()
     }
 
-    /// The earliest deadline of a live session. O(log n) while some have lapsed, otherwise O(1).
-    pub fn next_deadline_ms(&self, now_ms: i64) -> Option<i64> {
-        self.deadlines.after(now_ms).map(|entry| entry.at)
+    /// The earliest effective deadline of a live session. O(log n) while some have lapsed, otherwise O(1).
+    pub fn next_deadline_ms(&self, moment: Moment) -> Option<i64> {
+        let next = match moment.latest_passed_ms() {
+            Some(latest_ms) => self.deadlines.after(latest_ms),
+            None => self.deadlines.first(),
+        };
+        next.map(|entry| moment.effective(entry.at))
     }
 
     /// Whether there is a row of this id, lapsed or not. O(1).
@@ -160,11 +178,11 @@ impl Pool {
     }
 
     /// The live session of this id. O(1).
-    pub fn get(&self, now_ms: i64, session: &[u8]) -> Option<&Session> {
+    pub fn get(&self, moment: Moment, session: &[u8]) -> Option<&Session> {
         let slot = self.slot_of(session)?;
         self.sessions
             .get(slot)
-            .filter(|session| session.is_live(now_ms))
+            .filter(|session| session.is_live(moment))
     }
 
     /// All rows, lapsed ones included, in no particular order.
@@ -173,8 +191,8 @@ impl Pool {
     }
 
     /// The live sessions, in no particular order. O(n).
-    pub fn live(&self, now_ms: i64) -> impl Iterator<Item = &Session> {
-        self.iter().filter(move |session| session.is_live(now_ms))
+    pub fn live(&self, moment: Moment) -> impl Iterator<Item = &Session> {
+        self.iter().filter(move |session| session.is_live(moment))
     }
 
     /// The lease of a session of this pool. O(log n).
@@ -217,7 +235,7 @@ impl Pool {
     /// session asked for, so that gaps cannot make a step long.
     pub fn scan<'a>(
         &'a self,
-        now_ms: i64,
+        moment: Moment,
         cursor: u64,
         count: usize,
         mut visit: impl FnMut(&'a Session),
@@ -231,7 +249,7 @@ impl Pool {
             if slot >= stop {
                 break;
             }
-            if session.is_live(now_ms) {
+            if session.is_live(moment) {
                 visit(session);
                 visited += 1;
                 if visited == count {
@@ -257,12 +275,19 @@ impl Pool {
 
     /// Decides on an ACQUIRE that states `seats` as the limit, in the scripts' order: a holder is answered before the limit
     /// counts. Whoever waits ahead has the next seats. O(1), O(log n) while leases have lapsed or others wait.
-    pub fn acquire<W>(&self, now_ms: i64, session: &[u8], seats: i64, line: &Line<W>) -> Acquire {
-        if self.get(now_ms, session).is_some() {
+    pub fn acquire<W>(
+        &self,
+        moment: Moment,
+        session: &[u8],
+        seats: i64,
+        line: &Line<W>,
+    ) -> Acquire {
+        if self.get(moment, session).is_some() {
             return Acquire::AlreadyActive;
         }
-        let ahead = self.ahead_of_session(now_ms, session, line);
-        if self.used(now_ms).saturating_add(ahead) as i64 >= seats {
+        let ahead = self.ahead_of_session(moment, session, line);
+        let is_full = self.used(moment).saturating_add(ahead) as i64 >= seats;
+        if is_full || moment.holds_grants {
             Acquire::NoSeats {
                 position: ahead + 1,
             }
@@ -272,15 +297,15 @@ impl Pool {
     }
 
     /// The number that `session` has in the order of arrival, if it waits.
-    pub fn arrival_of<W>(&self, now_ms: i64, session: &[u8], line: &Line<W>) -> Option<u64> {
+    pub fn arrival_of<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> Option<u64> {
         let blocked = line.get(session).map(Place::arrival);
-        blocked.or_else(|| self.ticket(now_ms, session).map(Place::arrival))
+        blocked.or_else(|| self.ticket(moment, session).map(Place::arrival))
     }
 
     /// The valid ticket of `session`.
-    pub fn ticket(&self, now_ms: i64, session: &[u8]) -> Option<&Place<Ticket>> {
+    pub fn ticket(&self, moment: Moment, session: &[u8]) -> Option<&Place<Ticket>> {
         let ticket = self.any_ticket(session)?;
-        (ticket.waiting.deadline_ms > now_ms).then_some(ticket)
+        (!moment.has_passed(ticket.waiting.deadline_ms)).then_some(ticket)
     }
 
     /// Whether `session` has a ticket, lost or not. O(1).
@@ -298,37 +323,43 @@ impl Pool {
         self.all_tickets().map(Place::arrival).max()
     }
 
-    fn valid_tickets(&self, now_ms: i64) -> usize {
+    fn valid_tickets(&self, moment: Moment) -> usize {
         self.tickets
             .as_ref()
-            .map_or(0, |tickets| tickets.valid(now_ms))
+            .map_or(0, |tickets| tickets.valid(moment))
     }
 
-    fn tickets_ahead_of(&self, now_ms: i64, arrival: u64) -> usize {
+    fn tickets_ahead_of(&self, moment: Moment, arrival: u64) -> usize {
         let tickets = self.tickets.as_ref();
-        tickets.map_or(0, |tickets| tickets.valid_ahead_of(now_ms, arrival))
+        tickets.map_or(0, |tickets| tickets.valid_ahead_of(moment, arrival))
     }
 
-    fn ahead_of_session<W>(&self, now_ms: i64, session: &[u8], line: &Line<W>) -> usize {
-        match self.arrival_of(now_ms, session, line) {
+    fn ahead_of_session<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> usize {
+        match self.arrival_of(moment, session, line) {
             Some(arrival) => {
-                let tickets = self.tickets_ahead_of(now_ms, arrival);
-                tickets + self.only_blocked(now_ms, line, arrival, tickets)
+                let tickets = self.tickets_ahead_of(moment, arrival);
+                tickets + self.only_blocked(moment, line, arrival, tickets)
             }
-            None => self.waiting(now_ms, line),
+            None => self.waiting(moment, line),
         }
     }
 
     /// How many wait, with a ticket or blocked. O(log n).
-    pub fn waiting<W>(&self, now_ms: i64, line: &Line<W>) -> usize {
-        let tickets = self.valid_tickets(now_ms);
-        tickets + self.only_blocked(now_ms, line, u64::MAX, tickets)
+    pub fn waiting<W>(&self, moment: Moment, line: &Line<W>) -> usize {
+        let tickets = self.valid_tickets(moment);
+        tickets + self.only_blocked(moment, line, u64::MAX, tickets)
     }
 
     /// How many clients that arrived before `arrival` have no valid ticket, where `tickets` are ahead. O(log n), O(n) while some
     /// tickets are lost and not removed yet.
-    fn only_blocked<W>(&self, now_ms: i64, line: &Line<W>, arrival: u64, tickets: usize) -> usize {
-        if self.valid_tickets(now_ms) == self.tickets() {
+    fn only_blocked<W>(
+        &self,
+        moment: Moment,
+        line: &Line<W>,
+        arrival: u64,
+        tickets: usize,
+    ) -> usize {
+        if self.valid_tickets(moment) == self.tickets() {
             return if arrival == u64::MAX {
                 line.more_than(tickets)
             } else {
@@ -337,50 +368,50 @@ impl Pool {
         }
         line.iter()
             .take_while(|client| client.arrival() < arrival)
-            .filter(|client| self.ticket(now_ms, client.session()).is_none())
+            .filter(|client| self.ticket(moment, client.session()).is_none())
             .count()
     }
 
     /// How many free seats are kept for tickets at the head of the queue. O(log n).
-    pub fn kept(&self, now_ms: i64) -> usize {
-        let free = self.seats.saturating_sub(self.used(now_ms) as i64).max(0);
-        self.valid_tickets(now_ms)
+    pub fn kept(&self, moment: Moment) -> usize {
+        let free = self.seats.saturating_sub(self.used(moment) as i64).max(0);
+        self.valid_tickets(moment)
             .min(usize::try_from(free).unwrap_or(usize::MAX))
     }
 
     /// The 1-based place of `session` in the queue, if it waits. O(log n).
-    pub fn position<W>(&self, now_ms: i64, session: &[u8], line: &Line<W>) -> Option<usize> {
-        self.arrival_of(now_ms, session, line)?;
-        Some(self.ahead_of_session(now_ms, session, line) + 1)
+    pub fn position<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> Option<usize> {
+        self.arrival_of(moment, session, line)?;
+        Some(self.ahead_of_session(moment, session, line) + 1)
     }
 
     /// The blocked client whose turn it is under the limit `seats`: the one that has waited longest, if a seat is free that is not kept
-    /// for a ticket ahead of it. O(log n).
+    /// for a ticket ahead of it. Nobody's while grants are held back. O(log n).
     pub fn next_in_line<'a, W>(
         &self,
-        now_ms: i64,
+        moment: Moment,
         seats: i64,
         line: &'a Line<W>,
     ) -> Option<&'a Place<W>> {
-        let first = line.first()?;
-        let ahead = self.tickets_ahead_of(now_ms, first.arrival());
-        ((self.used(now_ms) + ahead) < usize::try_from(seats).unwrap_or(0)).then_some(first)
+        let first = line.first().filter(|_| !moment.holds_grants)?;
+        let ahead = self.tickets_ahead_of(moment, first.arrival());
+        ((self.used(moment) + ahead) < usize::try_from(seats).unwrap_or(0)).then_some(first)
     }
 
     /// All that wait, in the order of arrival. O(n).
     pub fn queue<'a, W>(
         &'a self,
-        now_ms: i64,
+        moment: Moment,
         line: &'a Line<W>,
         since_ms: impl Fn(&W) -> i64 + 'a,
     ) -> Vec<Waiting<'a>> {
         let tickets = self
             .all_tickets()
-            .filter(|ticket| ticket.waiting.deadline_ms > now_ms)
+            .filter(move |ticket| !moment.has_passed(ticket.waiting.deadline_ms))
             .map(|ticket| (ticket.arrival(), ticket.session(), ticket.waiting.since_ms));
         let blocked = line
             .iter()
-            .filter(|client| self.ticket(now_ms, client.session()).is_none())
+            .filter(|client| self.ticket(moment, client.session()).is_none())
             .map(|client| {
                 (
                     client.arrival(),
@@ -401,40 +432,40 @@ impl Pool {
     }
 
     /// Up to `limit` sessions whose tickets are lost and not removed yet. O(limit).
-    pub fn lost_tickets(&self, now_ms: i64, limit: usize) -> impl Iterator<Item = &[u8]> {
+    pub fn lost_tickets(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         let tickets = self.tickets.iter();
-        tickets.flat_map(move |tickets| tickets.lost(now_ms, limit))
+        tickets.flat_map(move |tickets| tickets.lost(moment, limit))
     }
 
     /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease` instead if that is given. O(1), with
     /// a lease O(log n).
     pub fn heartbeat<'a>(
         &self,
-        now_ms: i64,
+        moment: Moment,
         session: &'a [u8],
         lease: Option<Lease>,
     ) -> Heartbeat<'a> {
-        let Some(row) = self.get(now_ms, session) else {
+        let Some(row) = self.get(moment, session) else {
             return Heartbeat::NotActive;
         };
         if row.metadata().is_none() {
             return Heartbeat::NoMetadata;
         }
-        let own = || self.lease_of(row)?.renewed(now_ms);
+        let own = || self.lease_of(row)?.renewed(moment.now_ms);
         Heartbeat::Beat(Beat {
             session,
-            last_heartbeat: seconds(now_ms),
+            last_heartbeat: seconds(moment.now_ms),
             heartbeat_count: row.heartbeat_count().unwrap_or(0).saturating_add(1),
             lease: lease.or_else(own),
         })
     }
 
     /// The ids of up to `limit` sessions whose leases have lapsed, the earliest deadline first. O(limit).
-    pub fn lapsed(&self, now_ms: i64, limit: usize) -> impl Iterator<Item = &[u8]> {
+    pub fn lapsed(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .iter()
             .take(limit)
-            .take_while(move |entry| entry.at <= now_ms)
+            .take_while(move |entry| moment.has_passed(entry.at))
             .filter_map(|entry| self.sessions.get(entry.slot))
             .map(Session::id)
     }

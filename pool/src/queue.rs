@@ -1,5 +1,6 @@
 //! Who waits for a seat: tickets, which are part of the pool, and blocked clients, which belong to a name.
 
+use crate::moment::Moment;
 use crate::order::{Entry, Order};
 use crate::places::{Place, Places};
 
@@ -41,8 +42,14 @@ impl Tickets {
     }
 
     /// Tickets that are valid. O(log n).
-    pub(crate) fn valid(&self, now_ms: i64) -> usize {
-        self.len() - self.deadlines.up_to(now_ms)
+    pub(crate) fn valid(&self, moment: Moment) -> usize {
+        self.len() - self.passed(moment)
+    }
+
+    /// Tickets that are lost. O(log n).
+    fn passed(&self, moment: Moment) -> usize {
+        let latest = moment.latest_passed_ms();
+        latest.map_or(0, |latest_ms| self.deadlines.up_to(latest_ms))
     }
 
     /// Gives `session` this ticket: a new place, or the one it has.
@@ -71,13 +78,13 @@ impl Tickets {
     }
 
     /// Valid tickets that arrived before `arrival`. O(log n), O(n) while some are lost and not removed yet.
-    pub(crate) fn valid_ahead_of(&self, now_ms: i64, arrival: u64) -> usize {
-        if self.deadlines.up_to(now_ms) == 0 {
+    pub(crate) fn valid_ahead_of(&self, moment: Moment, arrival: u64) -> usize {
+        if self.passed(moment) == 0 {
             return self.places.ahead_of(arrival);
         }
         self.iter()
             .take_while(|place| place.arrival() < arrival)
-            .filter(|place| place.waiting.deadline_ms > now_ms)
+            .filter(|place| !moment.has_passed(place.waiting.deadline_ms))
             .count()
     }
 
@@ -86,11 +93,11 @@ impl Tickets {
     }
 
     /// Up to `limit` sessions whose tickets are lost.
-    pub(crate) fn lost(&self, now_ms: i64, limit: usize) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn lost(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .iter()
             .take(limit)
-            .take_while(move |entry| entry.at <= now_ms)
+            .take_while(move |entry| moment.has_passed(entry.at))
             .filter_map(|entry| self.places.at(entry.slot))
             .map(Place::session)
     }
@@ -205,6 +212,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Line, Ticket, Tickets};
+    use crate::moment::Moment;
 
     fn ticket(since_ms: i64, length_ms: u64) -> Ticket {
         let joined = Ticket {
@@ -246,22 +254,30 @@ mod tests {
             tickets.first_lost().map(|place| place.waiting.deadline_ms),
             deadlines().min()
         );
-        for now_ms in [i64::MIN, 0, 1, 30, 60, 100, i64::MAX - 1] {
-            let is_valid = |(.., ticket): &&(u8, u64, Ticket)| now_ms < ticket.deadline_ms;
+        let floors = [Moment::NO_FLOOR, 30, 61];
+        let times = [i64::MIN, 0, 1, 30, 60, 100, i64::MAX - 1];
+        for (now_ms, floor_ms) in times
+            .into_iter()
+            .flat_map(|at| floors.map(|floor| (at, floor)))
+        {
+            let moment = Moment::with_floor(now_ms, floor_ms);
+            let is_valid = |(.., ticket): &&(u8, u64, Ticket)| {
+                now_ms < ticket.deadline_ms || now_ms < floor_ms
+            };
             let valid = model.iter().filter(is_valid).count();
-            assert_eq!(tickets.valid(now_ms), valid, "at {now_ms}");
+            assert_eq!(tickets.valid(moment), valid, "at {moment:?}");
             for arrival in [0, 1, 20, 40, 100, 101] {
                 let ahead = model.iter().filter(is_valid);
                 let ahead = ahead.filter(|(_, other, _)| *other < arrival);
-                assert_eq!(tickets.valid_ahead_of(now_ms, arrival), ahead.count());
+                assert_eq!(tickets.valid_ahead_of(moment, arrival), ahead.count());
             }
-            let mut lost: Vec<_> = tickets.lost(now_ms, usize::MAX).map(|id| id[0]).collect();
+            let mut lost: Vec<_> = tickets.lost(moment, usize::MAX).map(|id| id[0]).collect();
             lost.sort_unstable();
             let expected = model.iter().filter(|place| !is_valid(place));
             let mut expected: Vec<_> = expected.map(|(session, ..)| *session).collect();
             expected.sort_unstable();
-            assert_eq!(lost, expected, "lost at {now_ms}");
-            assert_eq!(tickets.lost(now_ms, 2).count(), lost.len().min(2));
+            assert_eq!(lost, expected, "lost at {moment:?}");
+            assert_eq!(tickets.lost(moment, 2).count(), lost.len().min(2));
         }
     }
 
@@ -341,11 +357,11 @@ mod tests {
             prop_assert_eq!(order, blocked().map(|(arrival, ..)| *arrival).collect::<Vec<_>>());
             let first = line.first().map(|place| place.arrival());
             prop_assert_eq!(first, blocked().next().map(|(arrival, ..)| *arrival));
-            let valid = tickets.valid(0);
+            let valid = tickets.valid(Moment::at(0));
             prop_assert_eq!(valid + line.more_than(valid), model.len());
             for (ahead, &(arrival, has_ticket, is_blocked)) in model.iter().enumerate() {
                 let session = [arrival as u8];
-                let with_ticket = tickets.valid_ahead_of(0, arrival);
+                let with_ticket = tickets.valid_ahead_of(Moment::at(0), arrival);
                 let others = line.more_ahead_of(arrival, with_ticket);
                 prop_assert_eq!(with_ticket + others, ahead);
                 prop_assert_eq!(line.is_ticketed(&session), has_ticket && is_blocked);

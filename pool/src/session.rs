@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::effect::Grant;
 use crate::memory::allocated;
 use crate::metadata::is_empty_object;
+use crate::moment::Moment;
 
 /// Marks the absence of a heartbeat count in its field. No count can reach it: counts start at a caller's number and rise.
 const NO_COUNT: i64 = i64::MIN;
@@ -96,9 +97,9 @@ impl Session {
         (self.deadline_ms != NO_DEADLINE).then_some(self.deadline_ms)
     }
 
-    /// Whether the session still holds its seat at `now_ms`.
-    pub fn is_live(&self, now_ms: i64) -> bool {
-        self.deadline_ms > now_ms
+    /// Whether the session still holds its seat.
+    pub fn is_live(&self, moment: Moment) -> bool {
+        !moment.has_passed(self.deadline_ms)
     }
 
     /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back since, or if none is known: nobody

@@ -4,7 +4,7 @@ mod common;
 
 use proptest::prelude::*;
 use seat_pool::{
-    DecodeError, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, MAX_SECOND, Pool, Ticket,
+    DecodeError, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, MAX_SECOND, Moment, Pool, Ticket,
 };
 
 use common::{JOINED_MS, decode, exercise};
@@ -110,9 +110,10 @@ fn a_long_queue_is_written_in_batches_and_read_back_in_its_order() {
     assert_eq!(tickets_of(&again), tickets_of(&pool));
     let line = Line::<()>::default();
     // Two in three are valid, and the last to join came first in the order of arrival.
-    assert_eq!(again.waiting(JOINED_MS, &line), 3333);
-    assert_eq!(again.position(JOINED_MS, b"waiter-4999", &line), Some(1));
-    assert_eq!(again.position(JOINED_MS, b"waiter-1", &line), Some(3333));
+    let joined = Moment::at(JOINED_MS);
+    assert_eq!(again.waiting(joined, &line), 3333);
+    assert_eq!(again.position(joined, b"waiter-4999", &line), Some(1));
+    assert_eq!(again.position(joined, b"waiter-1", &line), Some(3333));
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn two_tickets_of_one_arrival_are_read_as_a_queue_of_two() {
     let rows = b"\x01a\x05\x00\x01\x02\x01b\x05\x00\x01\x02";
     let pool = decode(&[vec![1, 0, 0, 2], rows.to_vec()]).expect("it decodes");
     exercise(&pool);
-    assert_eq!(pool.waiting(0, &Line::<()>::default()), 2);
+    assert_eq!(pool.waiting(Moment::at(0), &Line::<()>::default()), 2);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use common::{decode, exercise, json_value};
 use fastrand::Rng;
 use seat_pool::{
     Beat, DecodeError, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
-    MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Pool, Ticket,
+    MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Moment, Pool, Ticket,
 };
 
 /// How many accepted inputs serve as a start for others.
@@ -331,7 +331,7 @@ fn check_metadata(raw: &[u8]) -> Result<(), MetadataError> {
 
     let mut pool = Pool::new(1);
     pool.apply(&Effect::granting(1_000, b"a", 1, &metadata, None));
-    let session = pool.get(1_000, b"a").expect("it holds a seat");
+    let session = pool.get(Moment::at(1_000), b"a").expect("it holds a seat");
     let mut shown = json_value(&session.json().expect("it has metadata")).expect("JSON");
     let shown = shown.as_object_mut().expect("an object");
     assert_eq!(shown.remove("acquired_at"), Some(1.into()));

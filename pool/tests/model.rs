@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use seat_pool::{
-    Acquire, Applied, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Pool,
+    Acquire, Applied, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Moment,
+    Pool,
 };
 
 #[derive(Clone, Debug)]
@@ -35,6 +36,10 @@ enum Step {
         json: Option<&'static str>,
     },
     ClockMoves {
+        by_ms: i64,
+    },
+    /// Until when no lease expires, from the present moment.
+    FloorMoves {
         by_ms: i64,
     },
     Reclaim {
@@ -65,6 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (id.clone(), why).prop_map(|(id, why)| Step::Free { id, why }),
         2 => (id, stored).prop_map(|(id, json)| Step::Import { id, json }),
         4 => (-1500..4000i64).prop_map(|by_ms| Step::ClockMoves { by_ms }),
+        2 => (-500..4000i64).prop_map(|by_ms| Step::FloorMoves { by_ms }),
         2 => (1..4usize).prop_map(|limit| Step::Reclaim { limit }),
     ];
     prop::collection::vec(step, 1..250)
@@ -81,8 +87,12 @@ struct Row {
 }
 
 impl Row {
-    fn is_live(&self, now_ms: i64) -> bool {
-        self.lease.is_none_or(|lease| now_ms < lease.deadline_ms)
+    fn is_live(&self, moment: Moment) -> bool {
+        let Moment {
+            now_ms, floor_ms, ..
+        } = moment;
+        self.lease
+            .is_none_or(|lease| now_ms < lease.deadline_ms || now_ms < floor_ms)
     }
 
     fn json(&self) -> Option<serde_json::Value> {
@@ -102,7 +112,7 @@ impl Row {
 
 /// The pool under test with those that follow it, and the model.
 struct World {
-    now_ms: i64,
+    moment: Moment,
     pool: Pool,
     follower: Pool,
     rows: BTreeMap<Vec<u8>, Row>,
@@ -125,7 +135,7 @@ fn changing(is_there: bool) -> Applied {
 impl World {
     fn new() -> World {
         World {
-            now_ms: 1_700_000_000_000,
+            moment: Moment::at(1_700_000_000_000),
             pool: Pool::new(0),
             follower: Pool::new(0),
             rows: BTreeMap::new(),
@@ -150,16 +160,17 @@ impl World {
     }
 
     fn used(&self) -> usize {
-        let live = self.rows.values().filter(|row| row.is_live(self.now_ms));
+        let live = self.rows.values().filter(|row| row.is_live(self.moment));
         live.count()
     }
 
     fn live(&self, id: &[u8]) -> Option<&Row> {
-        self.rows.get(id).filter(|row| row.is_live(self.now_ms))
+        self.rows.get(id).filter(|row| row.is_live(self.moment))
     }
 
     fn take(&mut self, step: Step) {
-        let now_ms = self.now_ms;
+        let moment = self.moment;
+        let now_ms = moment.now_ms;
         match step {
             Step::Acquire {
                 id,
@@ -177,7 +188,7 @@ impl World {
                 };
                 assert_eq!(
                     self.pool
-                        .acquire(now_ms, &id, seats, &Line::<()>::default()),
+                        .acquire(moment, &id, seats, &Line::<()>::default()),
                     expected
                 );
                 if expected != Acquire::Vacant {
@@ -198,14 +209,14 @@ impl World {
                 let grant = Effect::granting(now_ms, &id, seats, &parsed, lease);
                 self.commit_row(grant, id.clone(), row);
                 assert!(
-                    (self.pool.used(now_ms) as i64) <= seats,
+                    (self.pool.used(moment) as i64) <= seats,
                     "granted above the limit"
                 );
             }
             Step::Heartbeat { id, lease_ms } => {
                 let id = id_bytes(id);
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
-                let decision = self.pool.heartbeat(now_ms, &id, lease);
+                let decision = self.pool.heartbeat(moment, &id, lease);
                 let Some(mut row) = self.live(&id).cloned() else {
                     assert_eq!(decision, Heartbeat::NotActive);
                     return;
@@ -248,7 +259,7 @@ impl World {
             Step::Import { id, json } => {
                 let id = id_bytes(id);
                 let import = Import::read(&id, json.map(str::as_bytes)).unwrap();
-                let effect = import.effect(&self.pool, now_ms, self.seats);
+                let effect = import.effect(&self.pool, moment, self.seats);
                 assert_eq!(effect.is_none(), self.live(&id).is_some());
                 let Some(effect) = effect else { return };
                 let known: serde_json::Value = serde_json::from_str(json.unwrap_or("{}")).unwrap();
@@ -262,22 +273,23 @@ impl World {
                 };
                 self.commit_row(effect, id.clone(), row);
             }
-            Step::ClockMoves { by_ms } => self.now_ms += by_ms,
+            Step::ClockMoves { by_ms } => self.moment.now_ms += by_ms,
+            Step::FloorMoves { by_ms } => self.moment.floor_ms = now_ms + by_ms,
             Step::Reclaim { limit } => {
                 let lapsed: Vec<Vec<u8>> = self
                     .pool
-                    .lapsed(now_ms, limit)
+                    .lapsed(moment, limit)
                     .map(<[u8]>::to_vec)
                     .collect();
                 let all = self
                     .rows
                     .values()
-                    .filter(|row| !row.is_live(now_ms))
+                    .filter(|row| !row.is_live(moment))
                     .count();
                 assert_eq!(lapsed.len(), all.min(limit));
                 for id in lapsed {
                     let row = self.rows.remove(&id).expect("only rows are reclaimed");
-                    assert!(!row.is_live(now_ms), "a live session was reclaimed");
+                    assert!(!row.is_live(moment), "a live session was reclaimed");
                     self.commit(Effect::freeing(&id, Freed::Expired));
                 }
             }
@@ -285,33 +297,33 @@ impl World {
     }
 
     fn check(&self) {
-        let now_ms = self.now_ms;
-        assert_eq!(self.pool.used(now_ms), self.used(), "used");
+        let moment = self.moment;
+        let now_ms = moment.now_ms;
+        assert_eq!(self.pool.used(moment), self.used(), "used");
         assert_eq!(self.pool.len(), self.rows.len(), "rows");
-        let live = self.rows.values().filter(|row| row.is_live(now_ms));
+        let live = self.rows.values().filter(|row| row.is_live(moment));
         let with_metadata = live.filter(|row| row.metadata.is_some()).count();
         assert_eq!(
-            self.pool.with_metadata(now_ms),
+            self.pool.with_metadata(moment),
             with_metadata,
             "with metadata"
         );
         assert_eq!(self.pool.seats(), self.seats, "seats");
         let deadlines = || {
-            self.rows
-                .values()
-                .filter_map(|row| Some(row.lease?.deadline_ms))
+            let leases = self.rows.values().filter_map(|row| row.lease);
+            leases.map(|lease| lease.deadline_ms.max(moment.floor_ms))
         };
         let leased = deadlines().filter(|&deadline| deadline > now_ms).count();
-        assert_eq!(self.pool.leased(now_ms), leased, "leased");
+        assert_eq!(self.pool.leased(moment), leased, "leased");
         let next = deadlines().filter(|&deadline| deadline > now_ms).min();
-        assert_eq!(self.pool.next_deadline_ms(now_ms), next, "next deadline");
+        assert_eq!(self.pool.next_deadline_ms(moment), next, "next deadline");
         assert_eq!(
-            self.pool.earliest_deadline_ms(),
+            self.pool.earliest_deadline_ms(moment),
             deadlines().min(),
             "earliest deadline"
         );
         for id in (0..12).map(id_bytes) {
-            let session = self.pool.get(now_ms, &id);
+            let session = self.pool.get(moment, &id);
             let json = session.map(|session| {
                 let json = session.json()?;
                 Some(serde_json::from_slice::<serde_json::Value>(&json).expect("JSON comes out"))
@@ -327,7 +339,7 @@ impl World {
         let mut scanned = Vec::new();
         let mut cursor = 0;
         loop {
-            cursor = self.pool.scan(now_ms, cursor, 2, |session| {
+            cursor = self.pool.scan(moment, cursor, 2, |session| {
                 scanned.push(session.id().to_vec())
             });
             if cursor == 0 {
@@ -335,7 +347,7 @@ impl World {
             }
         }
         scanned.sort();
-        let mut live: Vec<_> = self.pool.live(now_ms).map(|s| s.id().to_vec()).collect();
+        let mut live: Vec<_> = self.pool.live(moment).map(|s| s.id().to_vec()).collect();
         live.sort();
         assert_eq!(scanned, live, "SCAN sees each live session once");
         assert_eq!(contents(&self.follower), contents(&self.pool), "follower");

@@ -10,7 +10,9 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use seat_pool::{Acquire, Applied, Decoder, Effect, Freed, Lease, Line, Metadata, Pool, Ticket};
+use seat_pool::{
+    Acquire, Applied, Decoder, Effect, Freed, Lease, Line, Metadata, Moment, Pool, Ticket,
+};
 
 /// Sessions, few enough to meet often.
 const IDS: usize = 8;
@@ -43,6 +45,9 @@ enum Step {
     Disconnects(usize, usize),
     Tick,
     ClockMoves(i64),
+    /// Until when nothing ends, from the present moment.
+    FloorMoves(i64),
+    HoldsGrants(bool),
     RenameFrom(usize),
     CopyFrom(usize),
     Swap,
@@ -69,6 +74,9 @@ impl fmt::Debug for Step {
             Step::Dies(at, id) => write!(f, "the client of s{id} at k{at} dies unnoticed"),
             Step::Disconnects(at, id) => write!(f, "the client of s{id} at k{at} disconnects"),
             Step::Tick => f.write_str("the timer comes"),
+            Step::FloorMoves(by_ms) => write!(f, "the floor moves to now {by_ms:+} ms"),
+            Step::HoldsGrants(true) => f.write_str("grants are held"),
+            Step::HoldsGrants(false) => f.write_str("grants are held no longer"),
             Step::ClockMoves(by_ms) => write!(f, "the clock moves by {by_ms} ms"),
             Step::RenameFrom(from) => write!(f, "RENAME k{from} k{}", 1 - from),
             Step::CopyFrom(from) => write!(f, "COPY k{from} k{} REPLACE", 1 - from),
@@ -100,6 +108,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (at(), id()).prop_map(|(at, id)| Step::Disconnects(at, id)),
         6 => Just(Step::Tick),
         5 => (-300..900i64).prop_map(Step::ClockMoves),
+        2 => (-100..900i64).prop_map(Step::FloorMoves),
+        1 => any::<bool>().prop_map(Step::HoldsGrants),
         1 => at().prop_map(Step::RenameFrom),
         1 => at().prop_map(Step::CopyFrom),
         1 => Just(Step::Swap),
@@ -126,17 +136,17 @@ struct Place {
 }
 
 impl Place {
-    fn is_valid(&self, now_ms: i64) -> bool {
-        self.client.is_some() || self.has_valid_ticket(now_ms)
+    fn is_valid(&self, moment: Moment) -> bool {
+        self.client.is_some() || self.has_valid_ticket(moment)
     }
 
-    fn has_valid_ticket(&self, now_ms: i64) -> bool {
+    fn has_valid_ticket(&self, moment: Moment) -> bool {
         self.ticket
-            .is_some_and(|ticket| now_ms < ticket.deadline_ms)
+            .is_some_and(|ticket| moment.now_ms < ticket.deadline_ms.max(moment.floor_ms))
     }
 
-    fn since_ms(&self, now_ms: i64) -> i64 {
-        let ticket = self.ticket.filter(|_| self.has_valid_ticket(now_ms));
+    fn since_ms(&self, moment: Moment) -> i64 {
+        let ticket = self.ticket.filter(|_| self.has_valid_ticket(moment));
         let blocked = self.client.map(|(_, since_ms)| since_ms);
         ticket.map(|ticket| ticket.since_ms).or(blocked).unwrap()
     }
@@ -155,34 +165,36 @@ impl Model {
         !self.rows.is_empty() || self.queue.iter().any(|place| place.ticket.is_some())
     }
 
-    fn is_live(&self, now_ms: i64, id: usize) -> bool {
+    fn is_live(&self, moment: Moment, id: usize) -> bool {
         let row = self.rows.get(&id);
-        row.is_some_and(|lease| lease.is_none_or(|lease| now_ms < lease.deadline_ms))
+        row.is_some_and(|lease| {
+            lease.is_none_or(|lease| moment.now_ms < lease.deadline_ms.max(moment.floor_ms))
+        })
     }
 
-    fn used(&self, now_ms: i64) -> usize {
-        (0..IDS).filter(|&id| self.is_live(now_ms, id)).count()
+    fn used(&self, moment: Moment) -> usize {
+        (0..IDS).filter(|&id| self.is_live(moment, id)).count()
     }
 
-    fn waiting(&self, now_ms: i64) -> Vec<Place> {
+    fn waiting(&self, moment: Moment) -> Vec<Place> {
         let places = self.queue.iter().copied();
-        places.filter(|place| place.is_valid(now_ms)).collect()
+        places.filter(|place| place.is_valid(moment)).collect()
     }
 
-    fn index(&self, now_ms: i64, id: usize) -> Option<usize> {
-        self.waiting(now_ms).iter().position(|place| place.id == id)
+    fn index(&self, moment: Moment, id: usize) -> Option<usize> {
+        self.waiting(moment).iter().position(|place| place.id == id)
     }
 
-    fn ahead(&self, now_ms: i64, id: usize) -> usize {
-        let index = self.index(now_ms, id);
-        index.unwrap_or_else(|| self.waiting(now_ms).len())
+    fn ahead(&self, moment: Moment, id: usize) -> usize {
+        let index = self.index(moment, id);
+        index.unwrap_or_else(|| self.waiting(moment).len())
     }
 
-    fn decide(&self, now_ms: i64, id: usize, seats: i64) -> Acquire {
-        let ahead = self.ahead(now_ms, id);
-        if self.is_live(now_ms, id) {
+    fn decide(&self, moment: Moment, id: usize, seats: i64) -> Acquire {
+        let ahead = self.ahead(moment, id);
+        if self.is_live(moment, id) {
             Acquire::AlreadyActive
-        } else if ((self.used(now_ms) + ahead) as i64) < seats {
+        } else if ((self.used(moment) + ahead) as i64) < seats && !moment.holds_grants {
             Acquire::Vacant
         } else {
             Acquire::NoSeats {
@@ -191,15 +203,18 @@ impl Model {
         }
     }
 
-    fn free(&self, now_ms: i64) -> usize {
-        let free = self.seats - self.used(now_ms) as i64;
+    fn free(&self, moment: Moment) -> usize {
+        let free = self.seats - self.used(moment) as i64;
         usize::try_from(free).unwrap_or(0)
     }
 
     /// The blocked client for whom a seat is free under the limit `seats`.
-    fn eligible(&self, now_ms: i64, seats: i64) -> Option<usize> {
-        let free = seats - self.used(now_ms) as i64;
-        let places = self.waiting(now_ms).into_iter();
+    fn eligible(&self, moment: Moment, seats: i64) -> Option<usize> {
+        if moment.holds_grants {
+            return None;
+        }
+        let free = seats - self.used(moment) as i64;
+        let places = self.waiting(moment).into_iter();
         places
             .take(usize::try_from(free).unwrap_or(0))
             .find(|place| place.client.is_some())
@@ -315,7 +330,7 @@ enum Told {
 
 /// What all names share.
 struct Shared {
-    now_ms: i64,
+    moment: Moment,
     last_arrival: u64,
     waiters: Vec<Waiter>,
     told: BTreeMap<u32, Told>,
@@ -387,21 +402,21 @@ impl Name {
         }
     }
 
-    fn decide(&self, now_ms: i64, id: usize, seats: i64) -> Acquire {
+    fn decide(&self, moment: Moment, id: usize, seats: i64) -> Acquire {
         let decision = self
             .pool()
-            .acquire(now_ms, &bytes_of(id), seats, &self.line);
-        assert_eq!(decision, self.model.decide(now_ms, id, seats), "decision");
+            .acquire(moment, &bytes_of(id), seats, &self.line);
+        assert_eq!(decision, self.model.decide(moment, id, seats), "decision");
         decision
     }
 
     /// What comes before each change: clients who wait for sessions that hold seats of a value that has come are told so, and
     /// have the leases that they asked for.
     fn open(&mut self, shared: &mut Shared) {
-        let now_ms = shared.now_ms;
+        let moment = shared.moment;
         for id in 0..IDS {
             let session = bytes_of(id);
-            if !self.model.is_live(now_ms, id) {
+            if !self.model.is_live(moment, id) {
                 continue;
             }
             let Some(place) = self.line.leave(&session) else {
@@ -409,7 +424,7 @@ impl Name {
             };
             self.model.drop_client(id);
             let lease_ms = shared.waiters[place.waiting as usize].call.lease_ms;
-            if let Some(lease) = starting(now_ms, lease_ms) {
+            if let Some(lease) = starting(moment.now_ms, lease_ms) {
                 let session = &session;
                 self.commit(&Effect::Renew { session, lease });
             }
@@ -420,30 +435,34 @@ impl Name {
 
     fn acquire(&mut self, shared: &mut Shared, call: Call) {
         self.open(shared);
-        let now_ms = shared.now_ms;
-        let mut decision = self.decide(now_ms, call.id, call.seats);
-        if decision != Acquire::AlreadyActive && self.lets_waiters_in(now_ms, call.seats) {
+        let moment = shared.moment;
+        let mut decision = self.decide(moment, call.id, call.seats);
+        if decision != Acquire::AlreadyActive && self.lets_waiters_in(moment, call.seats) {
             self.commit(&Effect::Seats(call.seats));
             self.serve(shared);
-            decision = self.decide(now_ms, call.id, call.seats);
+            decision = self.decide(moment, call.id, call.seats);
         }
         let session = bytes_of(call.id);
         match decision {
             Acquire::AlreadyActive => {
-                if let Some(lease) = starting(now_ms, call.lease_ms) {
+                if let Some(lease) = starting(moment.now_ms, call.lease_ms) {
                     let session = &session;
                     self.commit(&Effect::Renew { session, lease });
                 }
                 self.unconfirmed.remove(&call.id);
             }
             Acquire::Vacant => {
-                let taken = self.model.used(now_ms) + self.model.ahead(now_ms, call.id);
+                let taken = self.model.used(moment) + self.model.ahead(moment, call.id);
                 assert!((taken as i64) < call.seats, "a newcomer barges in");
                 self.dismiss(shared, call.id);
-                let lease = starting(now_ms, call.lease_ms);
+                let lease = starting(moment.now_ms, call.lease_ms);
                 let none = Metadata::NONE;
                 self.commit(&Effect::granting(
-                    now_ms, &session, call.seats, &none, lease,
+                    moment.now_ms,
+                    &session,
+                    call.seats,
+                    &none,
+                    lease,
                 ));
                 // The grant's limit may be the first that lets those in who wait at a missing key.
                 self.serve(shared);
@@ -455,19 +474,19 @@ impl Name {
         }
     }
 
-    fn lets_waiters_in(&self, now_ms: i64, seats: i64) -> bool {
+    fn lets_waiters_in(&self, moment: Moment, seats: i64) -> bool {
         self.pool.as_ref().is_some_and(|pool| {
             seats > pool.seats()
-                && seats > pool.used(now_ms) as i64
-                && pool.waiting(now_ms, &self.line) > 0
+                && seats > pool.used(moment) as i64
+                && pool.waiting(moment, &self.line) > 0
         })
     }
 
     fn join(&mut self, shared: &mut Shared, call: Call) {
-        let (now_ms, id, session) = (shared.now_ms, call.id, bytes_of(call.id));
+        let (moment, id, session) = (shared.moment, call.id, bytes_of(call.id));
         let pool = self.pool();
         let arrival = pool
-            .arrival_of(now_ms, &session, &self.line)
+            .arrival_of(moment, &session, &self.line)
             .unwrap_or_else(|| {
                 shared.last_arrival += 1;
                 shared.last_arrival
@@ -475,20 +494,20 @@ impl Name {
         let known = self
             .model
             .place(id)
-            .filter(|place| place.is_valid(now_ms))
-            .map(|place| (place.arrival, place.since_ms(now_ms)));
+            .filter(|place| place.is_valid(moment))
+            .map(|place| (place.arrival, place.since_ms(moment)));
         if let Some((known, _)) = known {
             assert_eq!(arrival, known, "a place that is known is kept");
         }
-        let since_ms = known.map_or(now_ms, |(_, since_ms)| since_ms);
+        let since_ms = known.map_or(moment.now_ms, |(_, since_ms)| since_ms);
         self.dismiss(shared, id);
         if let Some(length_ms) = call.ticket_ms {
             let ticket = Ticket {
                 since_ms,
                 length_ms,
-                deadline_ms: now_ms,
+                deadline_ms: moment.now_ms,
             };
-            let ticket = ticket.kept(now_ms, length_ms).unwrap();
+            let ticket = ticket.kept(moment.now_ms, length_ms).unwrap();
             self.commit(&Effect::joining(&session, call.seats, arrival, ticket));
         } else {
             self.commit(&Effect::Seats(call.seats));
@@ -535,17 +554,17 @@ impl Name {
     }
 
     fn remove_lost_tickets(&mut self, shared: &mut Shared) -> usize {
-        let now_ms = shared.now_ms;
+        let moment = shared.moment;
         let pool = self.pool().clone();
         let mut lost = 0;
-        for session in pool.lost_tickets(now_ms, BATCH) {
+        for session in pool.lost_tickets(moment, BATCH) {
             lost += 1;
             let id = id_of(session);
             let place = self.model.place(id).expect("a lost ticket has been one");
-            assert!(!place.has_valid_ticket(now_ms), "{place:?} is not lost");
+            assert!(!place.has_valid_ticket(moment), "{place:?} is not lost");
             let blocked = self.line.get(session).map(|place| place.waiting);
             match blocked.map(|number| shared.waiters[number as usize].call.ticket_ms) {
-                Some(Some(ms)) => self.keep_place(now_ms, id, ms.max(LEAST_RENEWAL_MS)),
+                Some(Some(ms)) => self.keep_place(moment, id, ms.max(LEAST_RENEWAL_MS)),
                 Some(None) => {
                     // The ticket came with another value; the client never asked for it.
                     self.commit(&Effect::Leave { session });
@@ -557,12 +576,12 @@ impl Name {
         lost
     }
 
-    fn keep_place(&mut self, now_ms: i64, id: usize, valid_ms: u64) {
+    fn keep_place(&mut self, moment: Moment, id: usize, valid_ms: u64) {
         let pool = self.pool().clone();
         let session = bytes_of(id);
         if let Some(place) = pool.any_ticket(&session) {
             let ticket = Ticket {
-                deadline_ms: now_ms + valid_ms as i64,
+                deadline_ms: moment.now_ms + valid_ms as i64,
                 ..place.waiting
             };
             let seats = pool.seats();
@@ -585,32 +604,38 @@ impl Name {
     }
 
     fn serve_one(&mut self, shared: &mut Shared) -> bool {
-        let now_ms = shared.now_ms;
+        let moment = shared.moment;
         let seats = self.limit(shared);
         let pool = self.pool().clone();
-        let next = pool.next_in_line(now_ms, seats, &self.line);
+        let next = pool.next_in_line(moment, seats, &self.line);
         let next = next.map(|place| (place.waiting, id_of(place.session())));
-        let eligible = self.model.eligible(now_ms, seats);
+        let eligible = self.model.eligible(moment, seats);
         assert_eq!(next.map(|(_, id)| id), eligible, "whose turn it is");
         let Some((number, id)) = next else {
             return false;
         };
-        let waiting = self.model.waiting(now_ms);
-        let index = self.model.index(now_ms, id).unwrap();
+        let waiting = self.model.waiting(moment);
+        let index = self.model.index(moment, id).unwrap();
         for ahead in &waiting[..index] {
-            let is_kept_for = ahead.client.is_none() && ahead.has_valid_ticket(now_ms);
+            let is_kept_for = ahead.client.is_none() && ahead.has_valid_ticket(moment);
             assert!(is_kept_for, "{ahead:?} is passed over");
         }
-        let used = self.model.used(now_ms);
+        let used = self.model.used(moment);
         assert!(((used + index) as i64) < seats, "a grant above the limit");
         let session = bytes_of(id);
-        assert!(pool.get(now_ms, &session).is_none(), "a holder waits");
+        assert!(pool.get(moment, &session).is_none(), "a holder waits");
         self.line.leave(&session);
         self.model.drop_client(id);
         let waiter = shared.waiters[number as usize];
-        let lease = starting(now_ms, waiter.call.lease_ms);
+        let lease = starting(moment.now_ms, waiter.call.lease_ms);
         let none = Metadata::NONE;
-        self.commit(&Effect::granting(now_ms, &session, seats, &none, lease));
+        self.commit(&Effect::granting(
+            moment.now_ms,
+            &session,
+            seats,
+            &none,
+            lease,
+        ));
         if waiter.is_dead {
             self.unconfirmed.insert(id);
             shared.tell(number, Told::Gone);
@@ -624,7 +649,7 @@ impl Name {
         self.open(shared);
         self.leave(shared, id);
         let session = bytes_of(id);
-        if self.pool().get(shared.now_ms, &session).is_some() {
+        if self.pool().get(shared.moment, &session).is_some() {
             self.commit(&Effect::freeing(&session, Freed::Released));
         }
         self.serve(shared);
@@ -632,10 +657,10 @@ impl Name {
 
     fn renew(&mut self, shared: &mut Shared, id: usize, length_ms: u64) {
         self.open(shared);
-        let now_ms = shared.now_ms;
+        let moment = shared.moment;
         let session = bytes_of(id);
-        if self.pool().get(now_ms, &session).is_some() {
-            let lease = Lease::starting(now_ms, length_ms).unwrap();
+        if self.pool().get(moment, &session).is_some() {
+            let lease = Lease::starting(moment.now_ms, length_ms).unwrap();
             let session = &session;
             self.commit(&Effect::Renew { session, lease });
         }
@@ -650,24 +675,24 @@ impl Name {
     }
 
     fn end_wait(&mut self, shared: &mut Shared, id: usize, disconnected: bool) {
-        let now_ms = shared.now_ms;
+        let moment = shared.moment;
         let session = bytes_of(id);
-        let position = self.pool().position(now_ms, &session, &self.line);
+        let position = self.pool().position(moment, &session, &self.line);
         let Some(place) = self.line.leave(&session) else {
             return;
         };
-        let index = self.model.index(now_ms, id);
+        let index = self.model.index(moment, id);
         assert_eq!(position, index.map(|index| index + 1), "position");
         self.model.drop_client(id);
         let number = place.waiting;
         let ticket_ms = shared.waiters[number as usize].call.ticket_ms;
         let survives = ticket_ms.filter(|_| self.pool().has_ticket(&session));
         if let Some(ticket_ms) = survives {
-            self.keep_place(now_ms, id, ticket_ms);
+            self.keep_place(moment, id, ticket_ms);
         }
         let told = match survives.and(position) {
             _ if disconnected => Told::Gone,
-            _ if self.model.is_live(now_ms, id) => Told::AlreadyActive,
+            _ if self.model.is_live(moment, id) => Told::AlreadyActive,
             Some(position) => Told::Queued(position),
             None => Told::NoSeats,
         };
@@ -683,7 +708,7 @@ impl Name {
     fn take_back(&mut self, shared: &mut Shared) {
         for id in std::mem::take(&mut self.unconfirmed) {
             let session = bytes_of(id);
-            if self.pool().get(shared.now_ms, &session).is_some() {
+            if self.pool().get(shared.moment, &session).is_some() {
                 self.commit(&Effect::freeing(&session, Freed::Released));
             }
             self.serve(shared);
@@ -695,7 +720,7 @@ impl Name {
         self.is_due = false;
         self.take_back(shared);
         let pool = self.pool().clone();
-        for session in pool.lapsed(shared.now_ms, BATCH) {
+        for session in pool.lapsed(shared.moment, BATCH) {
             self.commit(&Effect::freeing(session, Freed::Expired));
         }
         self.serve(shared);
@@ -713,47 +738,52 @@ impl Name {
     }
 
     /// Whether the timer has nothing to do here.
-    fn is_quiet(&self, now_ms: i64) -> bool {
+    fn is_quiet(&self, moment: Moment) -> bool {
         let lapsed =
-            (0..IDS).any(|id| self.model.rows.contains_key(&id) && !self.model.is_live(now_ms, id));
-        let is_lost = |place: &Place| place.ticket.is_some() && !place.has_valid_ticket(now_ms);
+            (0..IDS).any(|id| self.model.rows.contains_key(&id) && !self.model.is_live(moment, id));
+        let is_lost = |place: &Place| place.ticket.is_some() && !place.has_valid_ticket(moment);
         let lost = self.model.queue.iter().any(is_lost);
         !self.is_due && !lapsed && !lost && self.unconfirmed.is_empty()
     }
 
     fn check(&self, shared: &Shared) {
-        let now_ms = shared.now_ms;
+        let moment = shared.moment;
         let model = &self.model;
         assert_eq!(self.pool.is_some(), model.exists(), "the key exists");
         let pool = self.pool();
-        let waiting = model.waiting(now_ms);
+        let waiting = model.waiting(moment);
         assert_eq!(pool.seats(), model.seats, "seats");
         assert_eq!(pool.len(), model.rows.len(), "rows");
-        assert_eq!(pool.used(now_ms), model.used(now_ms), "used");
+        assert_eq!(pool.used(moment), model.used(moment), "used");
         let tickets = model.queue.iter().filter_map(|place| place.ticket);
         assert_eq!(pool.tickets(), tickets.clone().count(), "tickets");
         let leases = model.rows.values().flatten().map(|lease| lease.deadline_ms);
         let deadlines = leases.chain(tickets.map(|ticket| ticket.deadline_ms));
-        assert_eq!(pool.earliest_deadline_ms(), deadlines.min(), "deadline");
+        let effective = deadlines.map(|deadline_ms| deadline_ms.max(moment.floor_ms));
+        let earliest = pool.earliest_deadline_ms(moment);
+        assert_eq!(earliest, effective.min(), "deadline");
         self.check_queue(shared, pool);
         for id in 0..IDS {
             let session = bytes_of(id);
             let place = waiting.iter().find(|place| place.id == id);
-            let arrival = pool.arrival_of(now_ms, &session, &self.line);
+            let arrival = pool.arrival_of(moment, &session, &self.line);
             assert_eq!(arrival, place.map(|place| place.arrival), "arrival of {id}");
-            let ticket = place.filter(|place| place.has_valid_ticket(now_ms));
+            let ticket = place.filter(|place| place.has_valid_ticket(moment));
             assert_eq!(
-                pool.ticket(now_ms, &session).map(|place| place.waiting),
+                pool.ticket(moment, &session).map(|place| place.waiting),
                 ticket.and_then(|place| place.ticket),
                 "ticket of {id}"
             );
-            self.decide(now_ms, id, model.seats);
+            self.decide(moment, id, model.seats);
         }
-        if self.is_quiet(now_ms) {
-            let idle = model.eligible(now_ms, self.limit(shared));
+        if self.is_quiet(moment) {
+            let idle = model.eligible(moment, self.limit(shared));
             assert_eq!(idle, None, "a seat is idle while this client waits");
-            let kept = waiting.iter().take(model.free(now_ms)).count();
-            assert_eq!(pool.kept(now_ms), kept, "kept");
+            // While grants are held, blocked clients stand before free seats as well.
+            if !moment.holds_grants {
+                let kept = waiting.iter().take(model.free(moment)).count();
+                assert_eq!(pool.kept(moment), kept, "kept");
+            }
         }
         let follower = self.follower.as_ref().map(contents);
         assert_eq!(follower, self.pool.as_ref().map(contents), "follower");
@@ -765,33 +795,33 @@ impl Name {
     }
 
     fn check_queue(&self, shared: &Shared, pool: &Pool) {
-        let now_ms = shared.now_ms;
-        let waiting = self.model.waiting(now_ms);
+        let moment = shared.moment;
+        let waiting = self.model.waiting(moment);
         let since_ms = |&number: &u32| shared.waiters[number as usize].since_ms;
-        let queue = pool.queue(now_ms, &self.line, since_ms);
+        let queue = pool.queue(moment, &self.line, since_ms);
         let queue: Vec<_> = queue
             .iter()
             .map(|waiting| (id_of(waiting.session), waiting.since_ms))
             .collect();
         let expected: Vec<_> = waiting
             .iter()
-            .map(|place| (place.id, place.since_ms(now_ms)))
+            .map(|place| (place.id, place.since_ms(moment)))
             .collect();
         assert_eq!(queue, expected, "the queue in its order");
-        assert_eq!(pool.waiting(now_ms, &self.line), waiting.len(), "waiting");
+        assert_eq!(pool.waiting(moment, &self.line), waiting.len(), "waiting");
         for id in 0..IDS {
-            let index = self.model.index(now_ms, id);
+            let index = self.model.index(moment, id);
             assert_eq!(
-                pool.position(now_ms, &bytes_of(id), &self.line),
+                pool.position(moment, &bytes_of(id), &self.line),
                 index.map(|index| index + 1),
                 "position of {id}"
             );
         }
         for seats in 0..6 {
-            let next = pool.next_in_line(now_ms, seats, &self.line);
+            let next = pool.next_in_line(moment, seats, &self.line);
             assert_eq!(
                 next.map(|place| id_of(place.session())),
-                self.model.eligible(now_ms, seats),
+                self.model.eligible(moment, seats),
                 "whose turn it is under {seats} seats"
             );
         }
@@ -837,7 +867,7 @@ impl World {
     fn new() -> World {
         World {
             shared: Shared {
-                now_ms: 1_700_000_000_000,
+                moment: Moment::at(1_700_000_000_000),
                 last_arrival: 0,
                 waiters: Vec::new(),
                 told: BTreeMap::new(),
@@ -857,7 +887,13 @@ impl World {
             Step::Disconnects(at, id) => names[at].end_wait(shared, id, true),
             Step::Dies(at, id) => names[at].dies(shared, id),
             Step::Tick => names.iter_mut().for_each(|name| name.tick(shared)),
-            Step::ClockMoves(by_ms) => shared.now_ms += by_ms,
+            Step::ClockMoves(by_ms) => shared.moment.now_ms += by_ms,
+            Step::FloorMoves(by_ms) => shared.moment.floor_ms = shared.moment.now_ms + by_ms,
+            Step::HoldsGrants(holds) => {
+                shared.moment.holds_grants = holds;
+                // The timer looks everywhere at the end of a hold.
+                names.iter_mut().for_each(|name| name.is_due |= !holds);
+            }
             Step::RenameFrom(from) => self.move_value(from, true),
             Step::CopyFrom(from) => self.move_value(from, false),
             Step::Swap => self.swap(),
@@ -914,11 +950,12 @@ impl World {
 
     /// The timer comes until it has nothing left to do.
     fn settle(&mut self) {
-        let now_ms = self.shared.now_ms;
+        self.take(Step::HoldsGrants(false));
+        let moment = self.shared.moment;
         for _ in 0..10 * IDS {
             self.take(Step::Tick);
             self.check();
-            if self.names.iter().all(|name| name.is_quiet(now_ms)) {
+            if self.names.iter().all(|name| name.is_quiet(moment)) {
                 return;
             }
         }
@@ -952,14 +989,17 @@ fn a_blocked_client_waits_on_when_its_ticket_is_lost_and_not_yet_renewed() {
     pool.apply(&Effect::joining(b"blocked", 2, 2, ticket(now_ms, 500)));
     let mut line = Line::default();
     line.join(b"blocked", 2, true, ());
-    assert_eq!(pool.waiting(now_ms, &line), 2);
+    assert_eq!(pool.waiting(Moment::at(now_ms), &line), 2);
 
     // Its ticket and the holder's lease end in one instant, before the timer comes.
     let now_ms = now_ms + 500;
-    assert_eq!(pool.queue(now_ms, &line, |()| now_ms).len(), 2);
-    assert_eq!(pool.waiting(now_ms, &line), 2);
-    assert_eq!(pool.position(now_ms, b"blocked", &line), Some(2));
-    let newcomer = pool.acquire(now_ms, b"newcomer", 2, &line);
+    assert_eq!(pool.queue(Moment::at(now_ms), &line, |()| now_ms).len(), 2);
+    assert_eq!(pool.waiting(Moment::at(now_ms), &line), 2);
+    assert_eq!(
+        pool.position(Moment::at(now_ms), b"blocked", &line),
+        Some(2)
+    );
+    let newcomer = pool.acquire(Moment::at(now_ms), b"newcomer", 2, &line);
     assert_eq!(newcomer, Acquire::NoSeats { position: 3 }, "barging");
 }
 

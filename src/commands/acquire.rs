@@ -47,7 +47,7 @@ impl Command for Acquire {
             call,
             session,
             seats,
-            lease: options.lease(call.now_ms)?,
+            lease: options.lease(call.moment.now_ms)?,
             options,
             lacks_memory: OnceCell::new(),
         };
@@ -69,7 +69,7 @@ impl Command for Acquire {
             Decision::NoSeats { position } if request.waits() => request.join(key, position)?,
             Decision::NoSeats { .. } => {
                 stats::DENIED.add();
-                replies::no_seats(ctx, key.pool().used(call.now_ms) as i64, seats);
+                replies::no_seats(ctx, key.pool().used(call.moment) as i64, seats);
             }
         }
         Ok(())
@@ -90,7 +90,7 @@ struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     fn decide(&self, key: &PoolKey<'_>) -> Decision {
         let pool = key.pool();
-        pool.acquire(self.call.now_ms, self.session, self.seats, key.line())
+        pool.acquire(self.call.moment, self.session, self.seats, key.line())
     }
 
     /// A higher limit than the one so far is for those first who have waited for it. Returns whether that changed anything.
@@ -98,8 +98,8 @@ impl<'a> Attempt<'a> {
         let pool = key.pool();
         let is_higher = !key.exists() || self.seats > pool.seats();
         let matters = is_higher
-            && pool.waiting(self.call.now_ms, key.line()) > 0
-            && self.seats > pool.used(self.call.now_ms) as i64
+            && pool.waiting(self.call.moment, key.line()) > 0
+            && self.seats > pool.used(self.call.moment) as i64
             && self.metadata().is_ok()
             && self.refuse_when_out_of_memory().is_ok()
             && self.refuse_when_queue_is_full(key).is_ok();
@@ -131,9 +131,9 @@ impl<'a> Attempt<'a> {
     fn refuse_when_queue_is_full(&self, key: &PoolKey<'_>) -> Result<(), Error> {
         let (pool, line) = (key.pool(), key.line());
         let has_place = pool
-            .arrival_of(self.call.now_ms, self.session, line)
+            .arrival_of(self.call.moment, self.session, line)
             .is_some();
-        let is_full = pool.waiting(self.call.now_ms, line) >= config::MAX_QUEUE_LENGTH.get();
+        let is_full = pool.waiting(self.call.moment, line) >= config::MAX_QUEUE_LENGTH.get();
         if self.waits() && !has_place && is_full {
             return Err(Error::QueueFull);
         }
@@ -144,10 +144,10 @@ impl<'a> Attempt<'a> {
         let metadata = self.metadata()?;
         self.refuse_when_out_of_memory()?;
         let (session, seats, lease) = (self.session, self.seats, self.lease);
-        let had_ticket = key.pool().ticket(self.call.now_ms, session).is_some();
+        let had_ticket = key.pool().ticket(self.call.moment, session).is_some();
         let was_blocked = key.dismiss(session);
         key.commit(&Effect::granting(
-            self.call.now_ms,
+            self.call.moment.now_ms,
             session,
             seats,
             &metadata,
@@ -159,7 +159,7 @@ impl<'a> Attempt<'a> {
         stats::ACQUIRED.add();
         // The grant may have brought a limit to a name that had none.
         key.serve();
-        let used = key.pool().used(self.call.now_ms) as i64;
+        let used = key.pool().used(self.call.moment) as i64;
         replies::acquired(self.call.ctx, &Granted { used, seats, lease });
         Ok(())
     }
@@ -178,9 +178,9 @@ impl<'a> Attempt<'a> {
 
     /// Takes the place at `position`, or keeps the one that the session has there.
     fn join(&self, mut key: PoolKey<'_>, position: usize) -> Result<(), Error> {
-        let (ctx, now_ms, session) = (self.call.ctx, self.call.now_ms, self.session);
+        let (ctx, moment, session) = (self.call.ctx, self.call.moment, self.session);
         let metadata = self.metadata()?;
-        let known = key.pool().arrival_of(now_ms, session, key.line());
+        let known = key.pool().arrival_of(moment, session, key.line());
         if known.is_none() {
             self.refuse_when_out_of_memory()?;
             self.refuse_when_queue_is_full(&key)?;
@@ -188,7 +188,7 @@ impl<'a> Attempt<'a> {
             key.tell_joined();
         }
         let arrival = known.unwrap_or_else(queue::next_arrival);
-        let since_ms = self.since_ms(&key).unwrap_or(now_ms);
+        let since_ms = self.since_ms(&key).unwrap_or(moment.now_ms);
         // The client that waited for this session until now hears that its time is over.
         key.dismiss(session);
         if let Some(ticket_ms) = self.options.ticket_ms {
@@ -200,9 +200,9 @@ impl<'a> Attempt<'a> {
             let ticket = Ticket {
                 since_ms,
                 length_ms: ticket_ms,
-                deadline_ms: now_ms,
+                deadline_ms: moment.now_ms,
             };
-            if let Some(ticket) = ticket.kept(now_ms, valid_ms) {
+            if let Some(ticket) = ticket.kept(moment.now_ms, valid_ms) {
                 key.commit(&Effect::joining(session, self.seats, arrival, ticket));
                 queue::polled(key.database, key.name.bytes(), session);
             }
@@ -218,7 +218,7 @@ impl<'a> Attempt<'a> {
         let timeout_ms = match self.options.block_ms {
             Some(timeout_ms) if self.blocks() => timeout_ms,
             _ => {
-                let used = key.pool().used(now_ms) as i64;
+                let used = key.pool().used(moment) as i64;
                 replies::queued(ctx, used, self.seats, position);
                 return Ok(());
             }
@@ -241,7 +241,7 @@ impl<'a> Attempt<'a> {
 
     /// Since when the session waits already.
     fn since_ms(&self, key: &PoolKey<'_>) -> Option<i64> {
-        let ticket = key.pool().ticket(self.call.now_ms, self.session);
+        let ticket = key.pool().ticket(self.call.moment, self.session);
         let blocked = key.line().get(self.session);
         ticket
             .map(|place| place.waiting.since_ms)

@@ -27,7 +27,7 @@ impl Command for Cleanup {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args, now_ms } = call;
+        let Call { ctx, args, moment } = call;
         let idle_seconds = match (args.get(2), args.get(3)) {
             (None, _) => None,
             (Some(option), _) if !option.is_word("IDLE") || args.len() > 4 => {
@@ -46,7 +46,7 @@ impl Command for Cleanup {
             let idle: Vec<Box<[u8]>> = key
                 .pool()
                 .iter()
-                .filter(|session| session.silent_seconds(now_ms) > idle_seconds)
+                .filter(|session| session.silent_seconds(moment.now_ms) > idle_seconds)
                 .map(|session| session.id().into())
                 .collect();
             idle.iter().for_each(|session| key.expire(session));
@@ -55,7 +55,7 @@ impl Command for Cleanup {
         key.serve();
         ctx.reply_array(2);
         ctx.reply_integer(cleaned as i64);
-        ctx.reply_integer(key.pool().used(now_ms) as i64);
+        ctx.reply_integer(key.pool().used(moment) as i64);
         Ok(())
     }
 }

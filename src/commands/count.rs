@@ -22,7 +22,7 @@ impl Command for Count {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let key = call.pool_to_read()?;
-        let used = key.pool().used(call.now_ms);
+        let used = key.pool().used(call.moment);
         call.ctx.reply_integer(used as i64);
         Ok(())
     }

@@ -35,7 +35,7 @@ impl Command for Effect {
         }
         let change = effects::parse(call.args)?;
 
-        let mut key = PoolKey::write(ctx, call.key()?, call.now_ms)?;
+        let mut key = PoolKey::write(ctx, call.key()?, call.moment)?;
         if !key.commit_replicated(&change) {
             let ignored = stats::IGNORED_EFFECTS.add();
             // A node that has diverged would otherwise fill its log.

@@ -44,7 +44,7 @@ impl Command for Export {
             return Err(Error::SameKey);
         }
 
-        let key = PoolKey::write(ctx, name, call.now_ms)?;
+        let key = PoolKey::write(ctx, name, call.moment)?;
         let exported = if key.exists() {
             if server::refuses_growth(ctx) {
                 return Err(Error::OutOfMemory);

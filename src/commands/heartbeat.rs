@@ -32,13 +32,13 @@ impl Command for Heartbeat {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args, now_ms } = call;
+        let Call { ctx, args, moment } = call;
         let session = call.arg(2)?.bytes();
         let options = Options::parse(args, 3)?;
-        let lease = options.lease(now_ms)?;
+        let lease = options.lease(moment.now_ms)?;
 
         let mut key = call.pool_with([session])?;
-        match key.pool().heartbeat(now_ms, session, lease) {
+        match key.pool().heartbeat(moment, session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),
             Decision::Beat(beat) => {

@@ -29,18 +29,18 @@ impl Command for Info {
             ctx.reply_null();
             return Ok(());
         }
-        let now_ms = call.now_ms;
-        let used = pool.used(now_ms) as i64;
+        let moment = call.moment;
+        let used = pool.used(moment) as i64;
         let fields: [(&[u8], i64); 8] = [
             (b"seats", pool.seats()),
             (b"used", used),
             (b"available", pool.seats().saturating_sub(used).max(0)),
-            (b"kept", pool.kept(now_ms) as i64),
-            (b"waiting", pool.waiting(now_ms, key.line()) as i64),
-            (b"leased", pool.leased(now_ms) as i64),
+            (b"kept", pool.kept(moment) as i64),
+            (b"waiting", pool.waiting(moment, key.line()) as i64),
+            (b"leased", pool.leased(moment) as i64),
             (
                 b"next_deadline_ms",
-                pool.next_deadline_ms(now_ms).unwrap_or(-1),
+                pool.next_deadline_ms(moment).unwrap_or(-1),
             ),
             (b"memory_bytes", pool.memory_bytes() as i64),
         ];

@@ -28,10 +28,12 @@ mod view;
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
+use seat_pool::Moment;
 
 use crate::config;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Spec, Str, guard};
+use crate::grace;
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
 
@@ -51,7 +53,7 @@ struct Call<'a> {
     ctx: Ctx<'a>,
     args: Args<'a>,
     /// The moment of the call, by the server's clock: the only one that it goes by.
-    now_ms: i64,
+    moment: Moment,
 }
 
 impl<'a> Call<'a> {
@@ -66,7 +68,7 @@ impl<'a> Call<'a> {
 
     /// Opens the key to read its pool.
     fn pool_to_read(&self) -> Result<PoolKey<'a>, Error> {
-        PoolKey::read(self.ctx, self.key()?, self.now_ms)
+        PoolKey::read(self.ctx, self.key()?, self.moment)
     }
 
     /// Opens the key to change its pool. An error while others than the pool's sessions may hold seats of it.
@@ -92,7 +94,7 @@ impl<'a> Call<'a> {
         if scripts::is_outdated(self.arg(0)?) {
             return Err(Error::TryAgain);
         }
-        let mut key = scripts::open(self.ctx, self.key()?, self.now_ms, Caller::Client)?;
+        let mut key = scripts::open(self.ctx, self.key()?, self.moment, Caller::Client)?;
         key.carry(self.args);
         Ok(key)
     }
@@ -162,8 +164,8 @@ unsafe extern "C" fn dispatch<C: Command>(
 ) -> c_int {
     // SAFETY: the server passes the context and the arguments of this call.
     let (ctx, args) = unsafe { (Ctx::new(ctx), Args::new(argv, argc)) };
-    let now_ms = ctx.now_ms();
-    let call = Call { ctx, args, now_ms };
+    let moment = grace::moment(ctx);
+    let call = Call { ctx, args, moment };
     let spec = const { &C::SPEC };
     let outcome = if spec.accepts(call.args.len()) {
         guard("a command", || C::run(call)).unwrap_or(Err(Error::Internal))

@@ -26,12 +26,12 @@ impl Command for Pttl {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
         let key = call.pool_to_read()?;
-        let now_ms = call.now_ms;
-        let left_ms = match key.pool().get(now_ms, session) {
+        let moment = call.moment;
+        let left_ms = match key.pool().get(moment, session) {
             None => NO_SESSION,
-            Some(session) => session
-                .deadline_ms()
-                .map_or(NO_LEASE, |deadline_ms| deadline_ms - now_ms),
+            Some(session) => session.deadline_ms().map_or(NO_LEASE, |deadline_ms| {
+                moment.effective(deadline_ms).saturating_sub(moment.now_ms)
+            }),
         };
         call.ctx.reply_integer(left_ms);
         Ok(())

@@ -22,16 +22,16 @@ impl Command for Queue {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, now_ms, .. } = call;
+        let Call { ctx, moment, .. } = call;
         let key = call.pool_to_read()?;
         let waiting = key
             .pool()
-            .queue(now_ms, key.line(), |&waiter| queue::since_ms(waiter));
+            .queue(moment, key.line(), |&waiter| queue::since_ms(waiter));
         ctx.reply_array(waiting.len());
         for place in waiting {
             ctx.reply_array(2);
             ctx.reply_bulk(place.session);
-            ctx.reply_integer(now_ms.saturating_sub(place.since_ms).max(0));
+            ctx.reply_integer(moment.now_ms.saturating_sub(place.since_ms).max(0));
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Command for Position {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
         let key = call.pool_to_read()?;
-        let position = key.pool().position(call.now_ms, session, key.line());
+        let position = key.pool().position(call.moment, session, key.line());
         match position {
             Some(position) => call.ctx.reply_integer(position as i64),
             None => call.ctx.reply_null(),

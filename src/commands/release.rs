@@ -25,12 +25,12 @@ impl Command for Release {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, now_ms, .. } = call;
+        let Call { ctx, moment, .. } = call;
         let session = call.arg(2)?.bytes();
 
         let mut key = call.pool_with([session])?;
         key.leave(session);
-        if key.pool().get(now_ms, session).is_none() {
+        if key.pool().get(moment, session).is_none() {
             key.serve();
             ctx.reply_array(2);
             ctx.reply_integer(0);
@@ -41,7 +41,7 @@ impl Command for Release {
         key.commit(&Effect::freeing(session, Freed::Released));
         stats::RELEASED.add();
         key.serve();
-        let used = key.pool().used(now_ms);
+        let used = key.pool().used(moment);
         ctx.reply_array(3);
         ctx.reply_integer(1);
         ctx.reply_bulk(b"RELEASED");

@@ -28,7 +28,7 @@ impl Command for Revoke {
         let mut revoked = 0;
         for session in sessions() {
             key.leave(session);
-            if key.pool().get(call.now_ms, session).is_some() {
+            if key.pool().get(call.moment, session).is_some() {
                 key.commit(&Effect::freeing(session, Freed::Revoked));
                 stats::REVOKED.add();
                 revoked += 1;

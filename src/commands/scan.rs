@@ -54,7 +54,7 @@ impl Command for Scan {
         let mut found = Vec::new();
         let next = key
             .pool()
-            .scan(call.now_ms, cursor, count, |session| found.push(session));
+            .scan(call.moment, cursor, count, |session| found.push(session));
         ctx.reply_array(2);
         ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
         if with_metadata {

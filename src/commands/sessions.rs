@@ -26,7 +26,7 @@ impl Command for Sessions {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args, now_ms } = call;
+        let Call { ctx, args, moment } = call;
         let with_metadata = match (args.get(2), args.len()) {
             (None, _) => false,
             (Some(option), 3) if option.is_word("WITHMETADATA") => true,
@@ -34,8 +34,8 @@ impl Command for Sessions {
         };
 
         let key = call.pool_to_read()?;
-        let used = key.pool().used(now_ms);
-        let live = key.pool().live(now_ms);
+        let used = key.pool().used(moment);
+        let live = key.pool().live(moment);
         if with_metadata {
             ctx.reply_map(used);
             live.for_each(|session| reply_pair(ctx, session));

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use redis_module::raw;
-use seat_pool::Pool;
+use seat_pool::{Moment, Pool};
 
 use super::{Call, Command, SINCE};
 use crate::error::Error;
@@ -36,7 +36,7 @@ impl<const READER: usize> Command for View<READER> {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args, now_ms } = call;
+        let Call { ctx, args, moment } = call;
         let name = call.key()?;
         let arguments: Vec<Str<'_>> = args.iter().skip(1).collect();
         let native = READERS[READER].native;
@@ -44,7 +44,7 @@ impl<const READER: usize> Command for View<READER> {
 
         if let Some(pool_name) = scripts::pool_of(name.bytes()) {
             let pool_name = OwnedStr::new(pool_name);
-            let key = PoolKey::read(ctx, pool_name.get(), now_ms);
+            let key = PoolKey::read(ctx, pool_name.get(), moment);
             if let Some(key) = key.ok().filter(PoolKey::exists) {
                 let read = raw::REDISMODULE_CMD_KEY_ACCESS;
                 if !rights::caller_may(ctx, &[pool_name.get()], read) {
@@ -53,7 +53,7 @@ impl<const READER: usize> Command for View<READER> {
                 let view = Seen {
                     ctx,
                     pool: key.pool(),
-                    now_ms,
+                    moment,
                     native,
                     arguments: &arguments,
                 };
@@ -70,7 +70,7 @@ impl<const READER: usize> Command for View<READER> {
 struct Seen<'a> {
     ctx: Ctx<'a>,
     pool: &'a Pool,
-    now_ms: i64,
+    moment: Moment,
     native: &'static CStr,
     arguments: &'a [Str<'a>],
 }
@@ -80,14 +80,14 @@ impl Seen<'_> {
         let ctx = self.ctx;
         match self.native.to_bytes() {
             b"SISMEMBER" => {
-                let is_member = self.pool.get(self.now_ms, self.session()).is_some();
+                let is_member = self.pool.get(self.moment, self.session()).is_some();
                 self.integer_or_native(is_member);
             }
-            b"HEXISTS" => match self.pool.get(self.now_ms, self.session()) {
+            b"HEXISTS" => match self.pool.get(self.moment, self.session()) {
                 Some(session) => ctx.reply_integer(i64::from(session.metadata().is_some())),
                 None => self.integer_or_native(false),
             },
-            b"HGET" => match self.pool.get(self.now_ms, self.session()) {
+            b"HGET" => match self.pool.get(self.moment, self.session()) {
                 Some(session) => super::sessions::reply_json(ctx, session),
                 None => match self.ask_native(self.native) {
                     Some(reply) => ctx.reply_with(&reply),
@@ -96,29 +96,29 @@ impl Seen<'_> {
             },
             b"SCARD" => {
                 let others = self.others(c"SMEMBERS", 1)?.len();
-                ctx.reply_integer((self.pool.used(self.now_ms) + others) as i64);
+                ctx.reply_integer((self.pool.used(self.moment) + others) as i64);
             }
             b"HLEN" => {
                 let others = self.others(c"HGETALL", 2)?.len() / 2;
-                ctx.reply_integer((self.pool.with_metadata(self.now_ms) + others) as i64);
+                ctx.reply_integer((self.pool.with_metadata(self.moment) + others) as i64);
             }
             b"SMEMBERS" => {
                 let others = self.others(c"SMEMBERS", 1)?;
-                ctx.reply_set(self.pool.used(self.now_ms) + others.len());
-                let live = self.pool.live(self.now_ms);
+                ctx.reply_set(self.pool.used(self.moment) + others.len());
+                let live = self.pool.live(self.moment);
                 live.for_each(|session| ctx.reply_bulk(session.id()));
                 others.iter().for_each(|session| ctx.reply_bulk(session));
             }
             fields => {
                 let with_values = fields == b"HGETALL";
                 let others = self.others(c"HGETALL", 2)?;
-                let len = self.pool.with_metadata(self.now_ms) + others.len() / 2;
+                let len = self.pool.with_metadata(self.moment) + others.len() / 2;
                 if with_values {
                     ctx.reply_map(len);
                 } else {
                     ctx.reply_array(len);
                 }
-                for session in self.pool.live(self.now_ms) {
+                for session in self.pool.live(self.moment) {
                     if let Some(json) = session.json() {
                         ctx.reply_bulk(session.id());
                         if with_values {
@@ -163,7 +163,7 @@ impl Seen<'_> {
         let strings: Vec<&[u8]> = strings.collect();
         let others = strings
             .chunks_exact(width)
-            .filter(|group| self.pool.get(self.now_ms, group[0]).is_none())
+            .filter(|group| self.pool.get(self.moment, group[0]).is_none())
             .flat_map(|group| group.iter().map(|string| string.to_vec()));
         Ok(others.collect())
     }

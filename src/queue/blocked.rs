@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{reclaim, replies, server, stats};
+use crate::{grace, reclaim, replies, server, stats};
 
 /// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
 pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
@@ -116,7 +116,7 @@ fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
     if !ctx.may_serve(key.get()) {
         return;
     }
-    if let Ok(mut key) = scripts::open(ctx, key.get(), ctx.now_ms(), Caller::Module) {
+    if let Ok(mut key) = scripts::open(ctx, key.get(), grace::moment(ctx), Caller::Module) {
         body(&mut key);
     }
 }
@@ -173,8 +173,8 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 leave_line(ctx, &name, &session, id);
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }
-            let now_ms = ctx.now_ms();
-            let mut key = match PoolKey::read(ctx, key.get(), now_ms) {
+            let moment = grace::moment(ctx);
+            let mut key = match PoolKey::read(ctx, key.get(), moment) {
                 Ok(key) => key,
                 Err(error) => {
                     // Another type has come to the name, and nobody will be served there.
@@ -182,17 +182,17 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                     return ctx.reply_error(&error.to_string());
                 }
             };
-            if matches!(outcome, Outcome::Waiting) && key.pool().get(now_ms, &session).is_some() {
+            if matches!(outcome, Outcome::Waiting) && key.pool().get(moment, &session).is_some() {
                 // Its session came in in this very turn, or while the server may not be written to: so without a lease.
                 key.leave_line(&session);
                 let holder = key.answer_holder(&session, None);
                 return replies::already_active(ctx, &holder);
             }
-            let used = key.pool().used(now_ms) as i64;
-            let has_ticket = key.pool().ticket(now_ms, &session).is_some();
+            let used = key.pool().used(moment) as i64;
+            let has_ticket = key.pool().ticket(moment, &session).is_some();
             match (outcome, ticket_ms.filter(|_| has_ticket)) {
                 (Outcome::Waiting, Some(ticket_ms)) => {
-                    let position = key.pool().position(now_ms, &session, key.line());
+                    let position = key.pool().position(moment, &session, key.line());
                     key.leave_line(&session);
                     replies::queued(ctx, used, seats, position.unwrap_or(1));
                     drop(key);

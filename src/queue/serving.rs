@@ -83,7 +83,7 @@ impl PoolKey<'_> {
         if self.line.is_none() || !super::have_sessions_moved(self.database, self.name.bytes()) {
             return;
         }
-        let holds = |session: &&[u8]| self.pool().get(self.now_ms, session).is_some();
+        let holds = |session: &&[u8]| self.pool().get(self.moment, session).is_some();
         let holders = self.line().iter().map(Place::session).filter(holds);
         let mut holders: Vec<Box<[u8]>> = holders.take(BATCH + 1).map(Box::from).collect();
         if holders.len() > BATCH {
@@ -101,7 +101,7 @@ impl PoolKey<'_> {
             return;
         };
         let length_ms = STATE.with_borrow(|state| state.waiters.get(&id)?.request.lease_ms);
-        let lease = length_ms.and_then(|length_ms| Lease::starting(self.now_ms, length_ms));
+        let lease = length_ms.and_then(|length_ms| Lease::starting(self.moment.now_ms, length_ms));
         let holder = self.answer_holder(session, lease);
         self.wake(id, Outcome::AlreadyActive(holder));
     }
@@ -114,7 +114,7 @@ impl PoolKey<'_> {
         }
         stats::ALREADY_ACTIVE.add();
         AlreadyActive {
-            used: self.pool().used(self.now_ms) as i64,
+            used: self.pool().used(self.moment) as i64,
             renewed: lease,
         }
     }
@@ -140,19 +140,19 @@ impl PoolKey<'_> {
             served += 1;
         }
         if served == BATCH || lost == BATCH {
-            reclaim::note(self.ctx, self.name, self.now_ms);
+            reclaim::note(self.ctx, self.name, self.moment.now_ms);
         }
         granted
     }
 
     fn remove_lost_tickets(&mut self) -> usize {
-        let now_ms = self.now_ms;
-        let soon_ms = now_ms.saturating_add_unsigned(SPARE_MS);
-        let ending = self.pool().lost_tickets(soon_ms, BATCH);
+        let moment = self.moment;
+        let soon = moment.moved_to(moment.now_ms.saturating_add_unsigned(SPARE_MS));
+        let ending = self.pool().lost_tickets(soon, BATCH);
         let ending: Vec<Box<[u8]>> = ending.map(Box::from).collect();
         let mut changed = 0;
         for session in &ending {
-            let is_lost = self.pool().ticket(now_ms, session).is_none();
+            let is_lost = self.pool().ticket(moment, session).is_none();
             let blocked = self.line.as_ref().and_then(|line| line.get(session));
             match blocked.map(|place| ticket_ms_of(place.waiting)) {
                 // The client is still there, so its place is kept without a poll.
@@ -170,23 +170,23 @@ impl PoolKey<'_> {
     /// When time alone will next change something here: a lease lapses, or a ticket is lost or to be renewed.
     pub(crate) fn next_look_ms(&self) -> Option<i64> {
         let ticket = self.pool().first_lost().map(|place| {
-            let deadline_ms = place.waiting.deadline_ms;
+            let deadline_ms = self.moment.effective(place.waiting.deadline_ms);
             let blocked = self.line().get(place.session());
             match blocked.and_then(|client| ticket_ms_of(client.waiting)) {
                 Some(_) => deadline_ms.saturating_sub_unsigned(SPARE_MS),
                 None => deadline_ms,
             }
         });
-        let lease = self.pool().earliest_lapse_ms();
+        let lease = self.pool().earliest_lapse_ms(self.moment);
         // In a cluster the slot may go without an event that tells of it.
         let slot = (!self.line().is_empty() && self.ctx.is_in_cluster())
-            .then(|| self.now_ms + SLOT_LOOK_MS);
+            .then(|| self.moment.now_ms + SLOT_LOOK_MS);
         lease.into_iter().chain(ticket).chain(slot).min()
     }
 
     /// Has the ticket of `session` be valid for `valid_ms` from now on.
     pub(super) fn keep_place(&mut self, session: &[u8], valid_ms: u64) {
-        let now_ms = self.now_ms;
+        let now_ms = self.moment.now_ms;
         let kept = self.pool().any_ticket(session).and_then(|place| {
             let ticket = place.waiting.kept(now_ms, valid_ms)?;
             Some((place.arrival(), ticket))
@@ -221,9 +221,9 @@ impl PoolKey<'_> {
 
     /// Frees a seat that was granted to a client that had gone. One that asked for a ticket as well has its place back.
     pub(super) fn take_back(&mut self, request: &Request, arrival: u64) {
-        let (now_ms, session) = (self.now_ms, &request.session);
+        let (moment, session) = (self.moment, &request.session);
         let seats = self.pool().seats();
-        if self.pool().get(now_ms, session).is_none() {
+        if self.pool().get(moment, session).is_none() {
             return;
         }
         self.commit(&Effect::freeing(session, Freed::Released));
@@ -232,9 +232,9 @@ impl PoolKey<'_> {
             let ticket = Ticket {
                 since_ms: request.since_ms,
                 length_ms: ticket_ms,
-                deadline_ms: now_ms,
+                deadline_ms: moment.now_ms,
             };
-            ticket.kept(now_ms, ticket_ms)
+            ticket.kept(moment.now_ms, ticket_ms)
         });
         match ticket {
             Some(ticket) => {
@@ -246,7 +246,7 @@ impl PoolKey<'_> {
     }
 
     fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> Turn {
-        let now_ms = self.now_ms;
+        let moment = self.moment;
         let Some(line) = self.line.as_ref().filter(|_| !self.withholds_grants()) else {
             return Turn::Nobodys;
         };
@@ -258,13 +258,13 @@ impl PoolKey<'_> {
             let stated = || first.and_then(|place| seats_of(place.waiting));
             seats.or_else(stated).unwrap_or(0)
         };
-        let next = self.pool().next_in_line(now_ms, seats, line);
+        let next = self.pool().next_in_line(moment, seats, line);
         let Some(next) = next.filter(|next| until != Some(next.session())) else {
             return Turn::Nobodys;
         };
         let id = next.waiting;
         let session: Box<[u8]> = next.session().into();
-        if self.pool().get(now_ms, &session).is_some() {
+        if self.pool().get(moment, &session).is_some() {
             self.wake_holder(&session);
             return Turn::Passed;
         }
@@ -272,11 +272,17 @@ impl PoolKey<'_> {
         let Some((metadata, lease_ms)) = take_request(id) else {
             return Turn::Passed;
         };
-        let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
-        self.commit(&Effect::granting(now_ms, &session, seats, &metadata, lease));
+        let lease = lease_ms.and_then(|length_ms| Lease::starting(moment.now_ms, length_ms));
+        self.commit(&Effect::granting(
+            moment.now_ms,
+            &session,
+            seats,
+            &metadata,
+            lease,
+        ));
         self.granted_from_queue();
         stats::ACQUIRED.add();
-        let used = self.pool().used(now_ms) as i64;
+        let used = self.pool().used(moment) as i64;
         let grant = Unconfirmed {
             waiter: id,
             value: self.value(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redis_module::raw;
-use seat_pool::Import;
+use seat_pool::{Import, Moment};
 
 use super::keys::BadRows;
 use super::rows::{BATCH, Rows, write};
@@ -32,15 +32,15 @@ const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_D
 pub(crate) fn open<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
-    now_ms: i64,
+    moment: Moment,
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
     let is_worth_a_look = keys::may_exist(ctx.selected_database(), name.bytes())
         && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
     let mut key = if is_worth_a_look {
-        adopt(ctx, name, now_ms, caller)?
+        adopt(ctx, name, moment, caller)?
     } else {
-        PoolKey::write(ctx, name, now_ms)?
+        PoolKey::write(ctx, name, moment)?
     };
     key.find_holders();
     Ok(key)
@@ -50,15 +50,15 @@ pub(crate) fn open<'a>(
 fn adopt<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
-    now_ms: i64,
+    moment: Moment,
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
     let database = ctx.selected_database();
     let names = ScriptKeys::of(name.bytes());
-    let value = PoolKey::read(ctx, name, now_ms)?.value();
+    let value = PoolKey::read(ctx, name, moment)?.value();
     // To look at other keys may end their time to live, and whoever listens to that may open the pool: so it is not open meanwhile.
     let found = rows_to_adopt(ctx, name, value, &names, caller);
-    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    let mut key = PoolKey::write(ctx, name, moment)?;
     let rows = match found {
         Ok(Some(rows)) => rows,
         Ok(None) => {
@@ -98,7 +98,7 @@ fn adopt<'a>(
     // Whoever listens to what follows may open it.
     drop(key);
     others.remove(&rows);
-    let mut key = PoolKey::write(ctx, name, now_ms)?;
+    let mut key = PoolKey::write(ctx, name, moment)?;
     key.withhold_grants(withheld);
     Ok(key)
 }
@@ -172,7 +172,7 @@ fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
     };
     let mut imported = 0;
     for import in imports {
-        if let Some(effect) = import.effect(key.pool(), key.now_ms, seats) {
+        if let Some(effect) = import.effect(key.pool(), key.moment, seats) {
             key.commit(&effect);
             stats::IMPORTED.add();
             imported += 1;
@@ -196,10 +196,10 @@ pub(crate) fn export_to(
     for command in [c"SADD", c"HSET", c"UNLINK"] {
         ctx.needs(command)?;
     }
-    let now_ms = key.now_ms;
-    let used = key.pool().used(now_ms);
+    let moment = key.moment;
+    let used = key.pool().used(moment);
     let mut batches = Vec::new();
-    let mut live = key.pool().live(now_ms).peekable();
+    let mut live = key.pool().live(moment).peekable();
     while live.peek().is_some() {
         let (mut members, mut fields) = (Vec::new(), Vec::new());
         for session in live.by_ref().take(BATCH) {

@@ -85,7 +85,7 @@ impl<'a> Rows<'a> {
         }
         let (mut imports, mut bad) = (Vec::new(), Vec::new());
         for session in strings_of(&self.members) {
-            let is_known = key.pool().get(key.now_ms, session).is_some();
+            let is_known = key.pool().get(key.moment, session).is_some();
             let json = stored.get(session).copied().filter(|_| !is_known);
             match Import::read(session, json) {
                 Ok(import) => imports.push(import),

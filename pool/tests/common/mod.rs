@@ -1,6 +1,6 @@
 //! What the tests of the encoding share: reading a pool, and using it so that an unsound one shows.
 
-use seat_pool::{Acquire, Applied, DecodeError, Decoder, Effect, Freed, Line, Pool};
+use seat_pool::{Acquire, Applied, DecodeError, Decoder, Effect, Freed, Line, Moment, Pool};
 
 /// A moment at which some of the tests' tickets are lost.
 pub const JOINED_MS: i64 = 1_700_000_000_000;
@@ -34,7 +34,7 @@ pub fn exercise(pool: &Pool) {
         pool.lease_of(session);
     }
     assert_eq!(pool.iter().count(), pool.len());
-    assert!(pool.used(0) <= pool.len());
+    assert!(pool.used(Moment::at(0)) <= pool.len());
     exercise_queue(pool);
     let mut emptied = pool.clone();
     let waiting: Vec<_> = pool
@@ -65,35 +65,36 @@ fn exercise_queue(pool: &Pool) {
     let in_the_midst = arrivals.get(arrivals.len() / 2).copied().unwrap_or(1);
     line.join(b"\0blocked", in_the_midst, false, 0i64);
     for now_ms in [i64::MIN, 0, JOINED_MS, i64::MAX - 1] {
+        let moment = Moment::at(now_ms);
         let valid = pool
             .all_tickets()
             .filter(|ticket| ticket.waiting.deadline_ms > now_ms);
         let valid = valid.count();
         assert_eq!(
-            pool.lost_tickets(now_ms, usize::MAX).count(),
+            pool.lost_tickets(moment, usize::MAX).count(),
             pool.tickets() - valid
         );
-        assert_eq!(pool.waiting(now_ms, &line), valid + 1);
+        assert_eq!(pool.waiting(moment, &line), valid + 1);
         assert_eq!(
-            pool.queue(now_ms, &line, |&since_ms| since_ms).len(),
+            pool.queue(moment, &line, |&since_ms| since_ms).len(),
             valid + 1
         );
-        assert!(pool.kept(now_ms) <= valid);
-        pool.next_in_line(now_ms, pool.seats(), &line)
+        assert!(pool.kept(moment) <= valid);
+        pool.next_in_line(moment, pool.seats(), &line)
             .map(|place| place.session());
         for ticket in pool.all_tickets() {
             let session = ticket.session();
             let is_valid = ticket.waiting.deadline_ms > now_ms;
-            assert_eq!(pool.ticket(now_ms, session).is_some(), is_valid);
-            let position = pool.position(now_ms, session, &line);
+            assert_eq!(pool.ticket(moment, session).is_some(), is_valid);
+            let position = pool.position(moment, session, &line);
             assert_eq!(position.is_some(), is_valid);
             assert!(position.is_none_or(|position| (1..=valid + 1).contains(&position)));
-            let decision = pool.acquire(now_ms, session, i64::MIN, &line);
+            let decision = pool.acquire(moment, session, i64::MIN, &line);
             assert_ne!(decision, Acquire::Vacant);
             ticket.waiting.kept(now_ms, ticket.waiting.length_ms);
         }
     }
-    if let Some(deadline_ms) = pool.earliest_deadline_ms() {
+    if let Some(deadline_ms) = pool.earliest_deadline_ms(Moment::at(0)) {
         assert!(deadline_ms < i64::MAX);
     }
 }
