@@ -99,10 +99,12 @@ impl<'a> PoolKey<'a> {
     ) -> Result<PoolKey<'a>, Error> {
         // SAFETY: context and name are valid; the handle is closed by `drop`.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode) };
+        // SAFETY: the handle is open, or null.
+        let database = unsafe { ctx.database_of(handle.cast()) };
         let mut key = PoolKey {
             ctx,
             name,
-            database: ctx.selected_database(),
+            database,
             moment,
             args: Args::NONE,
             handle: NonNull::new(handle.cast()),
@@ -205,6 +207,11 @@ impl<'a> PoolKey<'a> {
         stats::GRANTED.add();
     }
 
+    /// Has the timer look at this key at `at_ms`.
+    pub(crate) fn note(&self, at_ms: i64) {
+        reclaim::note_in(self.ctx, self.database, self.name.bytes(), at_ms);
+    }
+
     /// Carries out an effect, here and on whoever follows. A grant creates a missing pool; the end of the last session removes the
     /// key.
     pub(crate) fn commit(&mut self, effect: &Effect<'_>) {
@@ -284,7 +291,7 @@ impl<'a> PoolKey<'a> {
         }
         self.events.add(event);
         if let Some(deadline_ms) = effect.deadline_ms() {
-            reclaim::note(self.ctx, self.name, deadline_ms);
+            self.note(deadline_ms);
         }
         match effect {
             Effect::Grant(Grant { session, .. })
@@ -333,10 +340,10 @@ impl Drop for PoolKey<'_> {
             let has_waiters = !line.is_empty();
             queue::put_line(self.database, self.name.bytes(), line);
             if has_waiters && self.withheld.is_some() {
-                reclaim::note(self.ctx, self.name, self.moment.now_ms + WITHHELD_LOOK_MS);
+                self.note(self.moment.now_ms + WITHHELD_LOOK_MS);
             } else if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
-                reclaim::note(self.ctx, self.name, self.moment.now_ms);
+                self.note(self.moment.now_ms);
             }
         }
         self.events.notify(self.ctx, self.name);

@@ -105,11 +105,7 @@ impl Hints {
     }
 }
 
-/// Notes that a lease in the pool at `key`, in the selected database, lapses at `deadline_ms`.
-pub(crate) fn note(ctx: Ctx<'_>, key: Str<'_>, deadline_ms: i64) {
-    note_in(ctx, ctx.selected_database(), key.bytes(), deadline_ms);
-}
-
+/// Notes that time changes something in the pool at `key` at `deadline_ms`, such as a lease that expires.
 pub(crate) fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
     HINTS.with_borrow_mut(|hints| {
         let schedule = hints.databases.entry(database).or_default();
@@ -317,7 +313,7 @@ unsafe extern "C" fn on_key_event(
             };
             queue::value_came(key.value(), key.database, name.get().bytes());
             if let Some(deadline_ms) = key.pool().earliest_deadline_ms(moment) {
-                note(ctx, name.get(), deadline_ms);
+                key.note(deadline_ms);
             }
             drop(key);
             queue::look_soon(ctx, name.get().bytes());

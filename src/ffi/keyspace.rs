@@ -21,14 +21,31 @@ impl Ctx<'_> {
     pub(crate) fn kind_of(self, key: Str<'_>) -> Kind {
         self.with_key(key, raw::REDISMODULE_READ, |handle| {
             // SAFETY: the handle is open, or null, which the server takes for an empty key.
-            let kind = unsafe { api!(RedisModule_KeyType)(handle) };
-            match kind as isize {
-                raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Nothing,
-                raw::REDISMODULE_KEYTYPE_SET => Kind::Set,
-                raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
-                _ => Kind::Other,
-            }
+            unsafe { kind_behind(handle) }
         })
+    }
+
+    /// What is at a key, and the key's own database. Within MULTI, a callback finds the transaction's database selected by some servers
+    /// (Valkey from 9.1.1 on), whichever the event is about. Without a value it is the selected one. O(1).
+    pub(crate) fn kind_and_database_of(self, key: Str<'_>) -> (Kind, c_int) {
+        self.with_key(key, raw::REDISMODULE_READ, |handle| {
+            // SAFETY: the handle is open, or null, which the server takes for an empty key.
+            unsafe { (kind_behind(handle), self.database_of(handle)) }
+        })
+    }
+
+    /// The database of an open key, or the selected one for null and on servers that do not tell (up to 6.2).
+    ///
+    /// # Safety
+    /// The handle must be open, or null.
+    pub(crate) unsafe fn database_of(self, handle: *mut raw::RedisModuleKey) -> c_int {
+        // SAFETY: the statics are set once before the module's first callback, and the handle is open.
+        unsafe {
+            match raw::RedisModule_GetDbIdFromModuleKey {
+                Some(database) if !handle.is_null() => database(handle),
+                _ => self.selected_database(),
+            }
+        }
     }
 
     /// What is at two keys. O(1).
@@ -87,6 +104,19 @@ impl Ctx<'_> {
         } else {
             Err("cannot subscribe to keyspace events")
         }
+    }
+}
+
+/// # Safety
+/// The handle must be open, or null.
+unsafe fn kind_behind(handle: *mut raw::RedisModuleKey) -> Kind {
+    // SAFETY: by this function's contract; the server takes null for an empty key.
+    let kind = unsafe { api!(RedisModule_KeyType)(handle) };
+    match kind as isize {
+        raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Nothing,
+        raw::REDISMODULE_KEYTYPE_SET => Kind::Set,
+        raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
+        _ => Kind::Other,
     }
 }
 

@@ -18,7 +18,8 @@ use crate::{grace, reclaim, replies, server, stats};
 /// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
 pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
     if ctx.is_in_cluster() {
-        reclaim::note(ctx, key, ctx.now_ms() + SLOT_LOOK_MS);
+        let look_ms = ctx.now_ms() + SLOT_LOOK_MS;
+        reclaim::note_in(ctx, ctx.selected_database(), key.bytes(), look_ms);
     }
     let beside = server::mistakes_the_passed_over()
         .then(|| OwnedStr::new(&name_beside(key.bytes(), ctx.is_in_cluster())));

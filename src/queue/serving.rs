@@ -5,7 +5,7 @@ use seat_pool::{Effect, Freed, Lease, Metadata, Place, Ticket};
 use super::{BATCH, Outcome, Request, SLOT_LOOK_MS, STATE, Unconfirmed, Waiter, WaiterId};
 use crate::pool_key::PoolKey;
 use crate::replies::{AlreadyActive, Granted};
-use crate::{reclaim, stats};
+use crate::stats;
 
 /// Whose turn it was in a queue.
 enum Turn {
@@ -140,7 +140,7 @@ impl PoolKey<'_> {
             served += 1;
         }
         if served == BATCH || lost == BATCH {
-            reclaim::note(self.ctx, self.name, self.moment.now_ms);
+            self.note(self.moment.now_ms);
         }
         granted
     }

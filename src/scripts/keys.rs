@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use redis_module::raw;
 
 use super::{ScriptKeys, pool_of};
-use crate::ffi::{Ctx, Kind, Str, Walk, guard};
+use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
 use crate::pool_key::Withheld;
 use crate::{config, hints};
 
@@ -226,11 +226,16 @@ unsafe extern "C" fn on_event(
             if !STATE.with_borrow(|state| state.is_on) {
                 return;
             }
-            let database = ctx.selected_database();
+            // The key may be an object on the server's stack, which 6.2 cannot open.
+            let name = OwnedStr::new(key.bytes());
+            let (kind, database) = ctx.kind_and_database_of(name.get());
             let ends: [&[u8]; 3] = [b"del", b"rename_from", b"move_from"];
-            let are_gone = || ctx.kinds_of(ScriptKeys::of(pool).both()) == [Kind::Nothing; 2];
-            if ends.contains(&event.to_bytes()) && are_gone() {
-                forget(database, pool);
+            if kind == Kind::Nothing && ends.contains(&event.to_bytes()) {
+                // Without a value it is not certain which database the event is about, so where it is forgotten is where it is looked for.
+                ctx.select_database(database);
+                if ctx.kinds_of(ScriptKeys::of(pool).both()) == [Kind::Nothing; 2] {
+                    forget(database, pool);
+                }
             } else {
                 note(database, pool);
             }

@@ -506,7 +506,7 @@ fn keys_are_noticed_by_whatever_way_they_come() {
         payload
     };
     type Way<'a> = (&'a str, &'a dyn Fn(&mut Dialog));
-    let ways: [Way<'_>; 9] = [
+    let ways: [Way<'_>; 11] = [
         ("SADD", &|dialog| {
             dialog.expect(&format!("SADD {SESSIONS} s"), "1")
         }),
@@ -537,6 +537,21 @@ fn keys_are_noticed_by_whatever_way_they_come() {
             dialog.expect("SELECT 1", "+OK");
             dialog.expect(&format!("SADD {SESSIONS} s"), "1");
             dialog.expect(&format!("MOVE {SESSIONS} 0"), "1");
+            dialog.expect("SELECT 0", "+OK");
+        }),
+        // There the selected database may be the transaction's, not that of the key.
+        ("MOVE in MULTI", &|dialog| {
+            dialog.expect("SELECT 1", "+OK");
+            let [add, go] = [format!("SADD {SESSIONS} s"), format!("MOVE {SESSIONS} 0")];
+            assert_eq!(dialog.transaction(&[&add, &go]), "[1, 1]");
+            dialog.expect("SELECT 0", "+OK");
+        }),
+        ("COPY to another database in MULTI", &|dialog| {
+            dialog.expect("SELECT 1", "+OK");
+            let add = format!("SADD {SESSIONS} s");
+            let copy = format!("COPY {SESSIONS} {SESSIONS} DB 0");
+            let remove = format!("DEL {SESSIONS}");
+            assert_eq!(dialog.transaction(&[&add, &copy, &remove]), "[1, 1, 1]");
             dialog.expect("SELECT 0", "+OK");
         }),
         ("SWAPDB", &|dialog| {
