@@ -4,6 +4,7 @@
 //! of the server ([`pool_type`]), opens it behind a key ([`pool_key`]), turns commands into decisions ([`commands`]) and decisions
 //! into replicated effects ([`effects`]).
 
+mod arrivals;
 mod commands;
 mod config;
 mod effects;

@@ -9,7 +9,7 @@ use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Moment, Pool};
 
 use crate::effects;
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, OwnedStr, Str, api};
+use crate::ffi::{Args, Ctx, Mode, OwnedStr, Str, api};
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};
 use crate::{reclaim, stats};
@@ -80,23 +80,28 @@ pub(crate) struct PoolKey<'a> {
 }
 
 impl<'a> PoolKey<'a> {
-    /// Opens a key to read its pool.
+    /// Opens a key to read its pool for a client.
     pub(crate) fn read(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
-        PoolKey::open(ctx, name, moment, raw::REDISMODULE_READ as c_int)
+        PoolKey::open(ctx, name, moment, Mode::Read)
     }
 
-    /// Opens a key to change its pool, or to create one. That alone disturbs no WATCH and no tracking client.
+    /// Opens a key to change its pool, or to create one, for a client. That alone disturbs no WATCH and no tracking client.
     pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
-        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        PoolKey::open(ctx, name, moment, mode as c_int)
+        PoolKey::open(ctx, name, moment, Mode::Write)
     }
 
-    fn open(
-        ctx: Ctx<'a>,
-        name: Str<'a>,
-        moment: Moment,
-        mode: c_int,
-    ) -> Result<PoolKey<'a>, Error> {
+    /// Opens a key to look at its pool for the module itself: it does not count as used. It must not be changed.
+    pub(crate) fn look(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
+        PoolKey::open(ctx, name, moment, Mode::Look)
+    }
+
+    /// As [`PoolKey::write`], for the module itself: the key does not count as used.
+    pub(crate) fn tend(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
+        PoolKey::open(ctx, name, moment, Mode::Tend)
+    }
+
+    fn open(ctx: Ctx<'a>, name: Str<'a>, moment: Moment, mode: Mode) -> Result<PoolKey<'a>, Error> {
+        let mode = mode.flags();
         // SAFETY: context and name are valid; the handle is closed by `drop`.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode) };
         // SAFETY: the handle is open, or null.

@@ -9,7 +9,7 @@ use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
 use crate::ffi::{Digest, Io, OwnedStr, Str, guard};
-use crate::{queue, reclaim, stats};
+use crate::{arrivals, queue, reclaim, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
@@ -79,6 +79,7 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
         decoder.batch(blob()?.bytes())?;
     }
     let pool = decoder.finish()?;
+    arrivals::value_read();
     stats::add_tickets(pool.tickets() as i64);
     if let Some(arrival) = pool.last_arrival() {
         queue::saw_arrival(arrival);

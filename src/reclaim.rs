@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{grace, hints, queue, server, stats};
+use crate::{arrivals, grace, hints, queue, server, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
@@ -261,7 +261,7 @@ fn reclaim_from(
     if !ctx.may_serve(name) {
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
         // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
-        let is_pool = PoolKey::read(ctx, name, moment).is_ok_and(|key| key.exists());
+        let is_pool = PoolKey::look(ctx, name, moment).is_ok_and(|key| key.exists());
         return (some_left || is_pool).then_some(moment.now_ms + queue::SLOT_LOOK_MS);
     }
     let Ok(mut key) = scripts::open(ctx, name, moment, Caller::Module) else {
@@ -302,13 +302,16 @@ unsafe extern "C" fn on_key_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    let arrival: [&[u8]; 5] = [b"loaded", b"rename_to", b"move_to", b"copy_to", b"restore"];
-    if arrival.contains(&event.to_bytes()) {
+    let event = event.to_bytes();
+    if arrivals::may_be_pool(event) {
         guard("a keyspace event", || {
             // The key may be an object on the server's stack, which 6.2 cannot open.
             let name = OwnedStr::new(key.bytes());
             let moment = grace::moment(ctx);
-            let Ok(key) = PoolKey::read(ctx, name.get(), moment) else {
+            let opened = PoolKey::look(ctx, name.get(), moment);
+            let is_pool = opened.as_ref().is_ok_and(|key| key.exists());
+            arrivals::seen(ctx, event, is_pool);
+            let Ok(key) = opened else {
                 return;
             };
             queue::value_came(key.value(), key.database, name.get().bytes());

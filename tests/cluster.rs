@@ -26,7 +26,12 @@ fn alone() -> Server {
 
 /// The same with arguments for the module.
 pub fn alone_with(arguments: &str) -> Server {
-    let server = node().module_args(arguments).start();
+    alone_from(node().module_args(arguments))
+}
+
+/// The same from a [`node`] with more settings.
+pub fn alone_from(node: Builder) -> Server {
+    let server = node.start();
     let mut slots = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
     slots.extend((0..16384).map(|slot: u32| slot.to_string()));
     let mut dialog = Dialog::with(&server);

@@ -9,6 +9,7 @@ mod full_memory;
 mod totals;
 mod transactions;
 mod undisturbed;
+mod uses;
 
 /// All commands, the internal one last.
 const NAMES: [&str; 25] = [

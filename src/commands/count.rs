@@ -4,7 +4,7 @@ use redis_module::raw;
 
 use super::{Call, Command, SINCE};
 use crate::error::Error;
-use crate::ffi::{Argument, Spec};
+use crate::ffi::{Argument, Spec, is_asked_for_slot};
 
 pub(super) struct Count;
 
@@ -21,6 +21,10 @@ impl Command for Count {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
+        if is_asked_for_slot() {
+            call.ctx.reply_null();
+            return Ok(());
+        }
         let key = call.pool_to_read()?;
         let used = key.pool().used(call.moment);
         call.ctx.reply_integer(used as i64);

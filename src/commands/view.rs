@@ -44,8 +44,10 @@ impl<const READER: usize> Command for View<READER> {
 
         if let Some(pool_name) = scripts::pool_of(name.bytes()) {
             let pool_name = OwnedStr::new(pool_name);
-            let key = PoolKey::read(ctx, pool_name.get(), moment);
-            if let Some(key) = key.ok().filter(PoolKey::exists) {
+            // Where no pool is, the keys are read in its place, and only they are hit or missed.
+            let is_pool = PoolKey::look(ctx, pool_name.get(), moment).is_ok_and(|key| key.exists());
+            if is_pool {
+                let key = PoolKey::read(ctx, pool_name.get(), moment)?;
                 let read = raw::REDISMODULE_CMD_KEY_ACCESS;
                 if !rights::caller_may(ctx, &[pool_name.get()], read) {
                     return Err(Error::NotAllowed("the pool that has the sessions now"));

@@ -7,6 +7,43 @@ use redis_module::raw;
 
 use super::{Ctx, Str, api, guard};
 
+/// How a key is opened, and whether that counts as a use of it.
+///
+/// What a client reads or changes is used, as by the server's own commands. What the module looks at for itself is not: that leaves the
+/// key's LRU and LFU as they are, counts no `keyspace_hits` and no `keyspace_misses`, and publishes no `keymiss`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A client reads.
+    Read,
+    /// A client changes.
+    Write,
+    /// The module looks. The key is not to be changed.
+    Look,
+    /// The module changes.
+    Tend,
+}
+
+impl Mode {
+    pub(crate) const fn flags(self) -> c_int {
+        let flags = match self {
+            Mode::Read => raw::REDISMODULE_READ,
+            Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+            // Servers before 7.2 know NOTOUCH alone, and count what is opened for reading. What is opened for writing none of them
+            // counts. NOEFFECTS, where it is known, leaves keys whose time to live is over to others.
+            Mode::Look => {
+                raw::REDISMODULE_READ
+                    | raw::REDISMODULE_WRITE
+                    | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+                    | raw::REDISMODULE_OPEN_KEY_NOEFFECTS
+            }
+            Mode::Tend => {
+                raw::REDISMODULE_READ | raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+            }
+        };
+        flags as c_int
+    }
+}
+
 /// What a key holds, as far as the module cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -17,9 +54,9 @@ pub(crate) enum Kind {
 }
 
 impl Ctx<'_> {
-    /// What is at a key of the selected database. O(1).
+    /// What is at a key of the selected database. That does not count as a use of it. O(1).
     pub(crate) fn kind_of(self, key: Str<'_>) -> Kind {
-        self.with_key(key, raw::REDISMODULE_READ, |handle| {
+        self.with_key(key, Mode::Look, |handle| {
             // SAFETY: the handle is open, or null, which the server takes for an empty key.
             unsafe { kind_behind(handle) }
         })
@@ -28,7 +65,7 @@ impl Ctx<'_> {
     /// What is at a key, and the key's own database. Within MULTI, a callback finds the transaction's database selected by some servers
     /// (Valkey from 9.1.1 on), whichever the event is about. Without a value it is the selected one. O(1).
     pub(crate) fn kind_and_database_of(self, key: Str<'_>) -> (Kind, c_int) {
-        self.with_key(key, raw::REDISMODULE_READ, |handle| {
+        self.with_key(key, Mode::Look, |handle| {
             // SAFETY: the handle is open, or null, which the server takes for an empty key.
             unsafe { (kind_behind(handle), self.database_of(handle)) }
         })
@@ -55,14 +92,10 @@ impl Ctx<'_> {
 
     /// Removes a key that exists, here and on whoever follows, as UNLINK does, but tells of it only by [`Ctx::tell_gone`].
     pub(crate) fn unlink(self, key: Str<'_>) {
-        self.with_key(
-            key,
-            raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
-            |handle| {
-                // SAFETY: the key is open for writing.
-                unsafe { api!(RedisModule_UnlinkKey)(handle) };
-            },
-        );
+        self.with_key(key, Mode::Tend, |handle| {
+            // SAFETY: the key is open for writing.
+            unsafe { api!(RedisModule_UnlinkKey)(handle) };
+        });
         self.replicate(c"UNLINK", &[key]);
         self.signal_modified(key);
     }
@@ -75,12 +108,12 @@ impl Ctx<'_> {
     fn with_key<T>(
         self,
         key: Str<'_>,
-        mode: u32,
+        mode: Mode,
         body: impl FnOnce(*mut raw::RedisModuleKey) -> T,
     ) -> T {
         // SAFETY: context and key are valid; the handle is closed below, and `body` does not keep it.
         unsafe {
-            let handle = api!(RedisModule_OpenKey)(self.as_ptr(), key.as_ptr(), mode as c_int);
+            let handle = api!(RedisModule_OpenKey)(self.as_ptr(), key.as_ptr(), mode.flags());
             let result = body(handle.cast());
             if !handle.is_null() {
                 api!(RedisModule_CloseKey)(handle.cast());

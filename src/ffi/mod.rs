@@ -15,11 +15,12 @@ mod value;
 
 pub(crate) use call::Reply;
 pub(crate) use filter::Incoming;
-pub(crate) use keyspace::{Kind, Walk};
+pub(crate) use keyspace::{Kind, Mode, Walk};
 pub(crate) use spec::{Argument, Spec};
 pub(crate) use user::{User, has_users};
 pub(crate) use value::{Digest, Io};
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,6 +73,17 @@ pub(crate) struct Ctx<'a> {
 pub(crate) struct Str<'a> {
     raw: NonNull<raw::RedisModuleString>,
     callback: PhantomData<&'a ()>,
+}
+
+thread_local! {
+    /// Whether the command that runs is the one by which [`Ctx::may_serve`] asks.
+    static IS_ASKED_FOR_SLOT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the running command is the module's own question whether this node may serve the key. It is answered by now, so the key need
+/// not be opened.
+pub(crate) fn is_asked_for_slot() -> bool {
+    IS_ASKED_FOR_SLOT.get()
 }
 
 impl<'a> Ctx<'a> {
@@ -226,8 +238,14 @@ impl<'a> Ctx<'a> {
 
     /// Whether this node may serve the key at all: in a cluster its slot may be another's.
     pub(crate) fn may_serve(self, key: Str<'_>) -> bool {
+        if !self.is_in_cluster() {
+            return true;
+        }
+        IS_ASKED_FOR_SLOT.set(true);
         // A command of the module's own, which nobody can have renamed.
-        !self.is_in_cluster() || self.call(c"SEAT.COUNT", &[key]).is_some()
+        let may_serve = self.call(c"SEAT.COUNT", &[key]).is_some();
+        IS_ASKED_FOR_SLOT.set(false);
+        may_serve
     }
 
     /// Stops a timer that has not run yet.

@@ -175,7 +175,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }
             let moment = grace::moment(ctx);
-            let mut key = match PoolKey::read(ctx, key.get(), moment) {
+            let mut key = match PoolKey::look(ctx, key.get(), moment) {
                 Ok(key) => key,
                 Err(error) => {
                     // Another type has come to the name, and nobody will be served there.

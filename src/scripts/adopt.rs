@@ -22,6 +22,16 @@ pub(crate) enum Caller {
     Module,
 }
 
+impl Caller {
+    /// Opens a pool to change it. Only what a client opens counts as used.
+    fn open<'a>(self, ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
+        match self {
+            Caller::Client => PoolKey::write(ctx, name, moment),
+            Caller::Module => PoolKey::tend(ctx, name, moment),
+        }
+    }
+}
+
 /// What taking over and giving back need to do with the scripts' keys.
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
@@ -40,7 +50,7 @@ pub(crate) fn open<'a>(
     let mut key = if is_worth_a_look {
         adopt(ctx, name, moment, caller)?
     } else {
-        PoolKey::write(ctx, name, moment)?
+        caller.open(ctx, name, moment)?
     };
     key.find_holders();
     Ok(key)
@@ -55,10 +65,10 @@ fn adopt<'a>(
 ) -> Result<PoolKey<'a>, Error> {
     let database = ctx.selected_database();
     let names = ScriptKeys::of(name.bytes());
-    let value = PoolKey::read(ctx, name, moment)?.value();
+    let value = PoolKey::look(ctx, name, moment)?.value();
     // To look at other keys may end their time to live, and whoever listens to that may open the pool: so it is not open meanwhile.
     let found = rows_to_adopt(ctx, name, value, &names, caller);
-    let mut key = PoolKey::write(ctx, name, moment)?;
+    let mut key = caller.open(ctx, name, moment)?;
     let rows = match found {
         Ok(Some(rows)) => rows,
         Ok(None) => {
@@ -98,7 +108,7 @@ fn adopt<'a>(
     // Whoever listens to what follows may open it.
     drop(key);
     others.remove(&rows);
-    let mut key = PoolKey::write(ctx, name, moment)?;
+    let mut key = caller.open(ctx, name, moment)?;
     key.withhold_grants(withheld);
     Ok(key)
 }
