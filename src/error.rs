@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError};
+use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError, StaleCursor};
 
 /// The bytes of a session that are enough to name it in an error: one that is too long for a pool may be of any length.
 pub(crate) const LONGEST_NAMED: usize = 100;
@@ -27,6 +27,8 @@ pub(crate) enum Error {
     Metadata(MetadataError),
     /// The cursor of SCAN is not one.
     Cursor,
+    /// The cursor of SCAN is of another value than the one at the key, which has its sessions in another order.
+    StaleCursor,
     /// SCAN's COUNT is not a positive integer.
     Count,
     /// An argument where none is expected, or an option that the command does not have; says what may stand there.
@@ -76,6 +78,9 @@ impl fmt::Display for Error {
             }
             Self::Metadata(error) => write!(f, "ERR {error}"),
             Self::Cursor => f.write_str("ERR invalid cursor, it must be one that SEAT.SCAN returned"),
+            Self::StaleCursor => f.write_str(
+                "STALECURSOR The pool was loaded or replaced since this cursor was returned, begin again from 0",
+            ),
             Self::Count => f.write_str("ERR COUNT must be a positive integer"),
             Self::Syntax(expected) => write!(f, "ERR syntax error, expected {expected}"),
             Self::Option(option, problem) => write!(f, "ERR {option} {problem}"),
@@ -103,6 +108,12 @@ impl fmt::Display for Error {
                 "ERR internal error of the seat module, see the server's log; please report it",
             ),
         }
+    }
+}
+
+impl From<StaleCursor> for Error {
+    fn from(_: StaleCursor) -> Self {
+        Self::StaleCursor
     }
 }
 

@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 mod codec;
+mod cursor;
 mod effect;
 mod import;
 mod index;
@@ -27,6 +28,7 @@ mod session;
 mod slab;
 
 pub use codec::{DecodeError, Decoder};
+pub use cursor::StaleCursor;
 pub use effect::{Beat, Effect, Freed, Grant, Join, Lease};
 pub use import::{Import, ImportError};
 pub use memory::calibrate as calibrate_memory;

@@ -1,6 +1,7 @@
 //! The pool itself: decisions, and the effects that carry them out.
 
 use crate::MAX_SECOND;
+use crate::cursor::{Generation, StaleCursor};
 use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
 use crate::index::Index;
 use crate::moment::Moment;
@@ -25,7 +26,8 @@ pub struct Pool {
     deadlines: Order<u64>,
     payload_bytes: usize,
     /// Rows that came without metadata.
-    bare: usize,
+    bare: u32,
+    generation: Generation,
     /// Most pools never have any.
     tickets: Option<Box<Tickets>>,
 }
@@ -85,6 +87,7 @@ impl Pool {
             deadlines: Order::default(),
             payload_bytes: 0,
             bare: 0,
+            generation: Generation::new(),
             tickets: None,
         }
     }
@@ -231,17 +234,25 @@ impl Pool {
 
     /// Visits live sessions from `cursor` on, about `count` of them, and returns the cursor to go on from; 0 starts and ends.
     ///
-    /// A session that stays from the first call to the last is visited exactly once. Looks at no more than ten slots for each
-    /// session asked for, so that gaps cannot make a step long.
+    /// A session that stays from the first call to the last is visited exactly once. A cursor is good for the value that returned it,
+    /// wherever that goes; every other value refuses it. Looks at no more than ten slots for each session asked for, so that gaps
+    /// cannot make a step long.
     pub fn scan<'a>(
         &'a self,
         moment: Moment,
         cursor: u64,
         count: usize,
         mut visit: impl FnMut(&'a Session),
-    ) -> u64 {
+    ) -> Result<u64, StaleCursor> {
         let end = self.sessions.end();
-        let start = usize::try_from(cursor).map_or(end, |cursor| cursor.min(end));
+        let start = self.generation.slot(cursor)?.min(end);
+        let next = |slot| {
+            if slot < end {
+                self.generation.cursor(slot)
+            } else {
+                0
+            }
+        };
         let stop = start.saturating_add(count.saturating_mul(10)).min(end);
         let mut visited = 0;
         for (slot, session) in self.sessions.iter_from(start) {
@@ -253,11 +264,11 @@ impl Pool {
                 visit(session);
                 visited += 1;
                 if visited == count {
-                    return if slot + 1 < end { slot as u64 + 1 } else { 0 };
+                    return Ok(next(slot + 1));
                 }
             }
         }
-        if stop < end { stop as u64 } else { 0 }
+        Ok(next(stop))
     }
 
     /// The bytes that the pool takes, its own struct included. O(n / 256), and O(n) in the tickets.
@@ -512,7 +523,7 @@ impl Pool {
         self.seats = grant.seats;
         let session = Session::new(grant);
         self.payload_bytes += session.payload_bytes();
-        self.bare += usize::from(session.metadata().is_none());
+        self.bare += u32::from(session.metadata().is_none());
         let slot = self.sessions.insert(session);
         let sessions = &self.sessions;
         let replaced = self
@@ -566,7 +577,7 @@ impl Pool {
     fn remove_row(&mut self, slot: u32) {
         if let Some(row) = self.sessions.remove(slot) {
             self.payload_bytes -= row.payload_bytes();
-            self.bare -= usize::from(row.metadata().is_none());
+            self.bare -= u32::from(row.metadata().is_none());
             if let Some(deadline_ms) = row.deadline_ms() {
                 self.deadlines.remove(deadline_ms, slot);
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use seat_pool::{
     Acquire, Applied, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Moment,
-    Pool,
+    Pool, StaleCursor,
 };
 
 #[derive(Clone, Debug)]
@@ -339,11 +339,16 @@ impl World {
         let mut scanned = Vec::new();
         let mut cursor = 0;
         loop {
-            cursor = self.pool.scan(moment, cursor, 2, |session| {
+            let step = self.pool.scan(moment, cursor, 2, |session| {
                 scanned.push(session.id().to_vec())
             });
+            cursor = step.expect("the cursor is the pool's own");
             if cursor == 0 {
                 break;
+            }
+            for other in [&self.follower, &self.pool.clone()] {
+                let step = other.scan(moment, cursor, 2, |_| panic!("a session of another value"));
+                assert_eq!(step, Err(StaleCursor));
             }
         }
         scanned.sort();

@@ -52,9 +52,13 @@ impl Command for Scan {
 
         let key = call.pool_to_read()?;
         let mut found = Vec::new();
-        let next = key
-            .pool()
-            .scan(call.moment, cursor, count, |session| found.push(session));
+        let next = if key.exists() {
+            key.pool()
+                .scan(call.moment, cursor, count, |session| found.push(session))?
+        } else {
+            // Whatever the cursor was of, nobody has stayed.
+            0
+        };
         ctx.reply_array(2);
         ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
         if with_metadata {

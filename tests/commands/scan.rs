@@ -8,9 +8,12 @@ use crate::dialog::Dialog;
 use crate::support::Server;
 use crate::workload;
 
+/// What a cursor of another value is answered.
+const STALE: &str = "!STALECURSOR The pool was loaded or replaced since this cursor was returned, begin again from 0";
+
 /// One step: the next cursor and the items.
-fn step(dialog: &mut Dialog, cursor: &str, options: &[&str]) -> (String, Vec<String>) {
-    let arguments = [&["SEAT.SCAN", "pool", cursor], options].concat();
+fn step(dialog: &mut Dialog, key: &str, cursor: &str, options: &[&str]) -> (String, Vec<String>) {
+    let arguments = [&["SEAT.SCAN", key, cursor], options].concat();
     let raw = dialog.raw(&arguments);
     let value = redis::parse_redis_value(&raw)
         .unwrap_or_else(|error| panic!("{error}: {}", raw.escape_ascii()));
@@ -58,7 +61,7 @@ fn a_step_is_as_long_as_its_count_says() {
     fill(&mut dialog, "s", 5000);
     let (mut cursor, mut seen, mut steps) = ("0".to_owned(), Vec::new(), 0);
     loop {
-        let (next, items) = step(&mut dialog, &cursor, &[]);
+        let (next, items) = step(&mut dialog, "pool", &cursor, &[]);
         assert!(
             items.len() <= 20,
             "{} items for the default COUNT of 10",
@@ -75,7 +78,7 @@ fn a_step_is_as_long_as_its_count_says() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 5000);
-    let (next, items) = step(&mut dialog, "0", &["COUNT", "1000000"]);
+    let (next, items) = step(&mut dialog, "pool", "0", &["COUNT", "1000000"]);
     assert_eq!((next.as_str(), items.len()), ("0", 5000));
 }
 
@@ -111,7 +114,7 @@ fn what_stays_is_returned_exactly_once_while_others_come_and_go() {
             } else {
                 &["COUNT", &count]
             };
-            let (next, items) = step(&mut dialog, &cursor, options);
+            let (next, items) = step(&mut dialog, "pool", &cursor, options);
             for id in items.iter().step_by(1 + usize::from(with_metadata)) {
                 let times = ever.get_mut(id);
                 *times.unwrap_or_else(|| {
@@ -173,7 +176,7 @@ fn a_sparse_pool_is_scanned_to_its_end() {
     }
     let (mut cursor, mut seen) = ("0".to_owned(), Vec::new());
     for _ in 0..5000 {
-        let (next, items) = step(&mut dialog, &cursor, &["COUNT", "1"]);
+        let (next, items) = step(&mut dialog, "pool", &cursor, &["COUNT", "1"]);
         seen.extend(items);
         cursor = next;
         if cursor == "0" {
@@ -227,9 +230,164 @@ fn cursors_and_counts_that_cannot_be_are_refused() {
             assert!(reply.starts_with("!ERR "), "{options:?}: {reply}");
         }
     }
-    // A number that no SCAN returned is no error, as with Redis's own, and leads to an end.
-    for cursor in ["9223372036854775807", "4294967296", "1000000"] {
-        let (next, items) = step(&mut dialog, cursor, &[]);
+    // A number that no SCAN returned begins nowhere. Where no pool is, everything leads to an end.
+    for cursor in ["9223372036854775807", "4294967296", "1000000", "1"] {
+        dialog.expect(&format!("SEAT.SCAN pool {cursor}"), STALE);
+        let (next, items) = step(&mut dialog, "missing", cursor, &[]);
         assert_eq!((next.as_str(), items.len()), ("0", 0), "{cursor}");
     }
+}
+
+/// Sessions that stay, behind as many that left before the scan began.
+const STAYING: usize = 300;
+
+/// A pool whose first half has left, and the cursor after one step.
+fn begun(dialog: &mut Dialog) -> (String, Vec<String>) {
+    fill(dialog, "goes", STAYING);
+    fill(dialog, "stays", STAYING);
+    for n in 0..STAYING {
+        dialog.send(&format!("SEAT.RELEASE pool goes{n}"));
+    }
+    for _ in 0..STAYING {
+        assert!(dialog.read().contains("RELEASED"));
+    }
+    let begun = step(dialog, "pool", "0", &["COUNT", "40"]);
+    assert_ne!(begun.0, "0");
+    begun
+}
+
+/// Goes on to the end, and returns all that was found with what was found before.
+fn rest(dialog: &mut Dialog, key: &str, begun: (String, Vec<String>)) -> Vec<String> {
+    let (mut cursor, mut seen) = begun;
+    while cursor != "0" {
+        let (next, items) = step(dialog, key, &cursor, &[]);
+        seen.extend(items);
+        cursor = next;
+    }
+    seen.sort();
+    seen
+}
+
+/// All that stay, each once.
+#[track_caller]
+fn is_complete(mut seen: Vec<String>) {
+    let mut stay: Vec<_> = (0..STAYING).map(|n| format!("stays{n}")).collect();
+    (seen.sort(), stay.sort());
+    assert_eq!(seen, stay);
+}
+
+/// The cursor is refused, and a scan from 0 on is complete, as the documentation says.
+#[track_caller]
+fn is_to_begin_again(dialog: &mut Dialog, key: &str, cursor: &str) {
+    let reply = dialog.ask(&format!("SEAT.SCAN {key} {cursor}"));
+    assert_eq!(reply, STALE, "{key} {cursor}");
+    let begun = step(dialog, key, "0", &[]);
+    is_complete(rest(dialog, key, begun));
+}
+
+#[test]
+fn a_scan_goes_on_while_its_pool_moves_and_is_saved() {
+    let server = Server::builder().config("appendonly yes").start();
+    for (commands, key) in [
+        (&["RENAME pool other"][..], "other"),
+        (&["MOVE pool 5", "SELECT 5"], "pool"),
+        (&["SWAPDB 0 5", "SELECT 5"], "pool"),
+        (&["COPY pool copy"], "pool"),
+        (&["SAVE"], "pool"),
+        (&["BGREWRITEAOF"], "pool"),
+    ] {
+        let mut dialog = Dialog::with(&server);
+        let begun = begun(&mut dialog);
+        for command in commands {
+            let reply = dialog.ask(command);
+            assert!(["1", "+"].iter().any(|ok| reply.starts_with(ok)), "{reply}");
+        }
+        is_complete(rest(&mut dialog, key, begun));
+        dialog.expect("FLUSHALL", "+OK");
+    }
+}
+
+#[test]
+fn a_cursor_is_refused_once_the_pool_was_loaded_again() {
+    for persistence in [
+        &["save 900 1"][..],
+        &["appendonly yes", "aof-use-rdb-preamble yes"],
+        &["appendonly yes", "aof-use-rdb-preamble no"],
+    ] {
+        let builder = persistence
+            .iter()
+            .fold(Server::builder(), |builder, line| builder.config(line));
+        let mut server = builder.start();
+        let mut dialog = Dialog::with(&server);
+        let (cursor, _) = begun(&mut dialog);
+        dialog.expect("DEBUG RELOAD", "+OK");
+        is_to_begin_again(&mut dialog, "pool", &cursor);
+        let (cursor, _) = step(&mut dialog, "pool", "0", &[]);
+        server.restart();
+        is_to_begin_again(&mut Dialog::with(&server), "pool", &cursor);
+    }
+}
+
+#[test]
+fn a_cursor_is_refused_where_another_value_took_the_name() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    let (cursor, _) = begun(&mut dialog);
+    let dump = dialog.bytes(&["DUMP", "pool"]);
+    let restored = dialog.ask_args(&[b"RESTORE", b"pool".as_slice(), b"0", &dump, b"REPLACE"]);
+    assert_eq!(restored, "+OK");
+    is_to_begin_again(&mut dialog, "pool", &cursor);
+
+    dialog.expect("COPY pool copy", "1");
+    let (cursor, _) = step(&mut dialog, "pool", "0", &[]);
+    is_to_begin_again(&mut dialog, "copy", &cursor);
+    dialog.expect("COPY copy pool REPLACE", "1");
+    is_to_begin_again(&mut dialog, "pool", &cursor);
+    let (cursor, _) = step(&mut dialog, "pool", "0", &[]);
+    dialog.expect("RENAME copy pool", "+OK");
+    is_to_begin_again(&mut dialog, "pool", &cursor);
+
+    // A pool that everybody left is gone, and the next of its name is another.
+    let (cursor, _) = step(&mut dialog, "pool", "0", &[]);
+    for n in 0..STAYING {
+        dialog.expect(
+            &format!("SEAT.RELEASE pool stays{n}"),
+            &format!(r#"[1, "RELEASED", {}]"#, STAYING - 1 - n),
+        );
+    }
+    dialog.expect(&format!("SEAT.SCAN pool {cursor}"), r#"["0", []]"#);
+    fill(&mut dialog, "stays", STAYING);
+    is_to_begin_again(&mut dialog, "pool", &cursor);
+}
+
+#[test]
+fn a_cursor_is_good_on_the_node_that_returned_it() {
+    let primary = Server::builder().tcp().start();
+    let mut dialog = Dialog::with(&primary);
+    let begun = begun(&mut dialog);
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut reader = Dialog::with(&replica);
+    let (cursor, items) = begun;
+    is_to_begin_again(&mut reader, "pool", &cursor);
+
+    // It is good there even while the primary's changes arrive.
+    let own = step(&mut reader, "pool", "0", &[]);
+    dialog.acquire("pool", "comes", 1000, "{}");
+    dialog.expect("SEAT.RELEASE pool comes", r#"[1, "RELEASED", 300]"#);
+    primary.wait_for_offset(&replica);
+    is_complete(rest(&mut reader, "pool", own));
+
+    // A full synchronisation loads it again, and a promotion does not.
+    let (own, _) = step(&mut reader, "pool", "0", &[]);
+    reader.expect("REPLICAOF NO ONE", "+OK");
+    let promoted = step(&mut reader, "pool", &own, &[]);
+    assert_ne!(promoted.0, "0");
+    is_to_begin_again(&mut reader, "pool", &cursor);
+    reader.expect("SET its own", "+OK");
+    reader.expect(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
+    primary.wait_for_offset(&replica);
+    is_to_begin_again(&mut reader, "pool", &promoted.0);
+
+    is_complete(rest(&mut dialog, "pool", (cursor, items)));
 }

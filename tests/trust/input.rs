@@ -172,7 +172,8 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
         85..87 => command.extend([b"SEAT.COUNT".to_vec(), pool]),
         87..89 => command.extend([b"SEAT.SESSIONS".to_vec(), pool, b"WITHMETADATA".to_vec()]),
         89..91 => {
-            let cursor = random.u16(..600).to_string().into_bytes();
+            let cursor = if random.bool() { 0 } else { random.u64(..) };
+            let cursor = cursor.to_string().into_bytes();
             command.extend([
                 b"SEAT.SCAN".to_vec(),
                 pool,

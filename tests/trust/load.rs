@@ -241,7 +241,8 @@ fn a_client_whose_output_exceeds_the_limit_is_cut_and_nothing_else_happens() {
     // Whoever reads it in pieces is served.
     let mut dialog = Dialog::with(&server);
     let reply = dialog.ask("SEAT.SCAN large 0 COUNT 100");
-    assert!(reply.starts_with("[\"1"), "{}", &reply[..40]);
+    let is_a_step = reply.starts_with("[\"") && !reply.starts_with("[\"0\"");
+    assert!(is_a_step, "{}", &reply[..40]);
     dialog.acquire("large", "new", 100_000, "{}");
 }
 
