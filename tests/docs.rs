@@ -28,6 +28,9 @@ const VARYING_FIELD: &str = "\"memory_bytes\"";
 /// Numbers in the replies to these depend on how long redis-cli takes.
 const VARYING_COMMANDS: [&str; 2] = ["SEAT.PTTL ", "SEAT.QUEUE "];
 
+/// A cursor of SEAT.SCAN has so many.
+const CURSOR_DIGITS: usize = 19;
+
 /// The one error that no client can provoke.
 const DEFECT: &str =
     "ERR internal error of the seat module, see the server's log; please report it";
@@ -156,9 +159,8 @@ fn version(least: &str) -> (u32, u32, u32) {
     (number(major), number(minor), 0)
 }
 
-/// What a person would see who types the block's commands.
+/// What a person would see who types the block's commands. One who goes on from a cursor types the one that has come back.
 fn transcript(server: &Server, block: &Block) -> String {
-    const END: &str = "end-of-reply";
     let commands: Vec<_> = block
         .body
         .lines()
@@ -169,6 +171,37 @@ fn transcript(server: &Server, block: &Block) -> String {
         "{} does not begin with {PROMPT:?}",
         block.place
     );
+    let mut transcript = String::new();
+    let mut rest = &commands[..];
+    while !rest.is_empty() {
+        // Nothing is typed before the cursor that it goes on from is known.
+        let others = rest
+            .iter()
+            .skip(1)
+            .position(|typed| cursor(typed).is_some());
+        let (now, later) = rest.split_at(others.map_or(rest.len(), |at| at + 1));
+        let real = cursor(&transcript).map(str::to_owned);
+        let typed: Vec<_> = now
+            .iter()
+            .map(|typed| match (cursor(typed), &real) {
+                (Some(shown), Some(real)) => typed.replace(shown, real),
+                _ => (*typed).to_owned(),
+            })
+            .collect();
+        transcript += &typed_into_redis_cli(server, block, &typed);
+        rest = later;
+    }
+    transcript
+}
+
+/// The last cursor in a text: nineteen digits in a row.
+fn cursor(text: &str) -> Option<&str> {
+    let mut numbers = text.rsplit(|c: char| !c.is_ascii_digit());
+    numbers.find(|number| number.len() == CURSOR_DIGITS)
+}
+
+fn typed_into_redis_cli(server: &Server, block: &Block, commands: &[String]) -> String {
+    const END: &str = "end-of-reply";
     let mut cli = Command::new("redis-cli")
         .arg("-s")
         .arg(server.socket())
@@ -209,7 +242,7 @@ fn is_duration(line: &str) -> bool {
         .is_some_and(|seconds| seconds.parse::<f64>().is_ok())
 }
 
-/// The rule that `docs/commands.md` states: ten or thirteen digits in a row are a time, and the memory of a
+/// The rule that `docs/commands.md` states: ten or thirteen digits in a row are a time, nineteen are a cursor, and the memory of a
 /// pool, the rest of a lease and the length of a wait vary; all else is exact.
 fn mask(transcript: &str) -> String {
     let mut masked = String::new();
@@ -232,6 +265,7 @@ fn mask(transcript: &str) -> String {
             masked += &rest[..start];
             masked += match number {
                 _ if length == 10 || length == 13 => "<time>",
+                _ if length == CURSOR_DIGITS => "<cursor>",
                 _ if varies && is_value => "<number>",
                 number => number,
             };
@@ -509,6 +543,8 @@ fn each_error_is_documented_and_no_other() {
     provoke(&mut wire, &["SEAT.CLEANUP", "pool", "ALL"]);
     provoke(&mut wire, &["SEAT.SESSIONS", "pool", "ALL"]);
     provoke(&mut wire, &["SEAT.SCAN", "pool", "first"]);
+    wire.call(&["SEAT.ACQUIRE", "held", "s", "1"]);
+    provoke(&mut wire, &["SEAT.SCAN", "held", "7"]);
     provoke(&mut wire, &["SEAT.SCAN", "pool", "0", "COUNT", "0"]);
     provoke(&mut wire, &["SEAT.SCAN", "pool", "0", "MATCH", "*"]);
     provoke(&mut wire, &["SEAT.EFFECT", "pool", "FREE", "released", "s"]);

@@ -1,8 +1,9 @@
 //! WATCH and client tracking: a real change disturbs them, nothing else does.
 
 use super::READING;
-use crate::dialog::Dialog;
-use crate::support::Server;
+use crate::dialog::{Dialog, total};
+use crate::support::{Server, eventually};
+use crate::waiters::Waiter;
 
 /// Commands that change nothing in a pool that holds `a` and `b`, refused ones included.
 const QUIET: [&str; 13] = [
@@ -147,4 +148,96 @@ fn a_tracking_client_hears_of_changes_and_of_nothing_else() {
         "SEAT.RELEASE missing a",
     );
     assert_eq!(heard, nothing);
+}
+
+/// What shows who waits.
+const SHOWING_THE_QUEUE: [&str; 3] = ["SEAT.QUEUE pool", "SEAT.INFO pool", "SEAT.POSITION pool c"];
+
+/// A pool whose two seats are taken.
+fn full() -> (Server, Dialog) {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.acquire("pool", "b", 2, "{}");
+    (server, dialog)
+}
+
+/// A client that has read the queue under tracking and watches the pool.
+fn onlooker(server: &Server) -> Dialog {
+    let mut onlooker = Dialog::in_resp3(server);
+    onlooker.expect("CLIENT TRACKING ON", "+OK");
+    for command in SHOWING_THE_QUEUE {
+        onlooker.ask(command);
+    }
+    onlooker.expect("WATCH pool", "+OK");
+    onlooker
+}
+
+/// Whether the pool was signalled as changed: an invalidation has come, and a transaction does not go through.
+#[track_caller]
+fn is_disturbed(mut onlooker: Dialog) -> bool {
+    onlooker.send("MULTI");
+    let first = onlooker.read();
+    let is_invalidated = first == r#"push ["invalidate", ["pool"]]"#;
+    if is_invalidated {
+        assert_eq!(onlooker.read(), "+OK");
+    } else {
+        assert_eq!(first, "+OK");
+    }
+    onlooker.expect("PING", "+QUEUED");
+    let exec = onlooker.ask("EXEC");
+    assert_eq!(exec == "null", is_invalidated, "{exec}");
+    is_invalidated
+}
+
+/// The pool is no other for it, so whoever watches the sessions is left in peace, and caches of the queue go stale: as documented.
+#[test]
+fn a_client_that_waits_by_block_alone_disturbs_nobody() {
+    let (server, mut other) = full();
+    let seen = |other: &mut Dialog| SHOWING_THE_QUEUE.map(|command| other.ask(command));
+    let empty = seen(&mut other);
+
+    let before = onlooker(&server);
+    let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 0");
+    let joined = seen(&mut other);
+    for (empty, joined) in empty.iter().zip(&joined) {
+        assert_ne!(empty, joined);
+    }
+    assert!(!is_disturbed(before));
+
+    for leave in [format!("CLIENT UNBLOCK {}", waiter.id()), String::new()] {
+        let before = onlooker(&server);
+        if leave.is_empty() {
+            drop(Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 0"));
+        } else {
+            other.expect(&leave, "1");
+        }
+        eventually("the queue is empty", || other.queue("pool").is_empty());
+        assert!(!is_disturbed(before));
+    }
+}
+
+#[test]
+fn a_ticket_and_a_grant_from_the_queue_disturb_as_any_change() {
+    let (server, mut other) = full();
+    for ask in ["", " BLOCK 1"] {
+        let before = onlooker(&server);
+        let reply = other.ask(&format!("SEAT.ACQUIRE pool c 2 QUEUE 60000{ask}"));
+        assert_eq!(reply, r#"[0, "QUEUED", 2, 2, 1]"#);
+        assert!(is_disturbed(before), "the ticket of {ask:?}");
+        let before = onlooker(&server);
+        other.expect("SEAT.REVOKE pool c", "0");
+        assert!(is_disturbed(before), "the end of a ticket");
+    }
+    let reply = other.ask("SEAT.ACQUIRE pool c 2 QUEUE 200");
+    assert_eq!(reply, r#"[0, "QUEUED", 2, 2, 1]"#);
+    let before = onlooker(&server);
+    eventually("the ticket is lost", || total(&server, "seat_tickets") == 0);
+    assert!(is_disturbed(before), "the loss of a ticket");
+
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 0");
+    let before = onlooker(&server);
+    other.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
+    waiter.is_granted();
+    assert!(is_disturbed(before), "a grant");
 }
