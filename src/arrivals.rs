@@ -1,7 +1,8 @@
 //! Which keys that the server loads can be pools at all, told without opening them.
 //!
-//! An event follows each key that comes from an RDB or a payload, and most of them are other tenants' keys. A pool among them was read by
-//! this module just before. So as long as no value was read whose event has not come, the key of an event is not a pool.
+//! An event follows each key that comes from an RDB or a payload, and most of them are other
+//! tenants' keys. A pool among them was read by this module just before. So as long as no value was
+//! read whose event has not come, the key of an event is not a pool.
 
 use std::cell::Cell;
 
@@ -16,10 +17,11 @@ const LOADS: [&[u8]; 2] = [b"loaded", b"restore"];
 const MOVES: [&[u8]; 3] = [b"rename_to", b"move_to", b"copy_to"];
 
 thread_local! {
-    /// Values that were read and whose events have not come. It belongs to the main thread, which loads and tells of it.
+    /// Values that were read and whose events have not come. It belongs to the main thread, which
+    /// loads and tells of it.
     ///
-    /// Mostly one at most. While a server loads a new data set and serves the old one, commands may run between a value and its
-    /// event. And a value whose key has expired has no event at all.
+    /// Mostly one at most. While a server loads a new data set and serves the old one, commands may
+    /// run between a value and its event. And a value whose key has expired has no event at all.
     static READ: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -27,7 +27,8 @@ pub(crate) enum Error {
     Metadata(MetadataError),
     /// The cursor of SCAN is not one.
     Cursor,
-    /// The cursor of SCAN is of another value than the one at the key, which has its sessions in another order.
+    /// The cursor of SCAN is of another value than the one at the key, which has its sessions in
+    /// another order.
     StaleCursor,
     /// SCAN's COUNT is not a positive integer.
     Count,

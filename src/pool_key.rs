@@ -85,12 +85,14 @@ impl<'a> PoolKey<'a> {
         PoolKey::open(ctx, name, moment, Mode::Read)
     }
 
-    /// Opens a key to change its pool, or to create one, for a client. That alone disturbs no WATCH and no tracking client.
+    /// Opens a key to change its pool, or to create one, for a client. That alone disturbs no WATCH
+    /// and no tracking client.
     pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
         PoolKey::open(ctx, name, moment, Mode::Write)
     }
 
-    /// Opens a key to look at its pool for the module itself: it does not count as used. It must not be changed.
+    /// Opens a key to look at its pool for the module itself: it does not count as used. It must
+    /// not be changed.
     pub(crate) fn look(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
         PoolKey::open(ctx, name, moment, Mode::Look)
     }

@@ -159,7 +159,8 @@ fn version(least: &str) -> (u32, u32, u32) {
     (number(major), number(minor), 0)
 }
 
-/// What a person would see who types the block's commands. One who goes on from a cursor types the one that has come back.
+/// What a person would see who types the block's commands. One who goes on from a cursor types the
+/// one that has come back.
 fn transcript(server: &Server, block: &Block) -> String {
     let commands: Vec<_> = block
         .body
@@ -242,8 +243,9 @@ fn is_duration(line: &str) -> bool {
         .is_some_and(|seconds| seconds.parse::<f64>().is_ok())
 }
 
-/// The rule that `docs/commands.md` states: ten or thirteen digits in a row are a time, nineteen are a cursor, and the memory of a
-/// pool, the rest of a lease and the length of a wait vary; all else is exact.
+/// The rule that `docs/commands.md` states: ten or thirteen digits in a row are a time, nineteen
+/// are a cursor, and the memory of a pool, the rest of a lease and the length of a wait vary; all
+/// else is exact.
 fn mask(transcript: &str) -> String {
     let mut masked = String::new();
     let (mut is_below_field, mut is_in_reply) = (false, false);

@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The bits of a cursor that are the slot.
 const SLOT_BITS: u32 = 32;
 
-/// The highest of the bits above the slot. It is set in every cursor, so that all have the same length, and none is below it or
-/// negative as a signed number.
+/// The highest of the bits above the slot. It is set in every cursor, so that all have the same
+/// length, and none is below it or negative as a signed number.
 const MARK: u32 = 1 << 30;
 
-/// A cursor of another value than the one that is at the key now, or no cursor at all. To go on from it could miss sessions.
+/// A cursor of another value than the one that is at the key now, or no cursor at all. To go on
+/// from it could miss sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleCursor;
 
-/// By what the cursors of one value are told from those of all others: slots are its own, and a value that is loaded or copied has the same
-/// sessions in others. A clone is another value.
+/// By what the cursors of one value are told from those of all others: slots are its own, and a
+/// value that is loaded or copied has the same sessions in others. A clone is another value.
 ///
-/// Each value of a process has another number, up to a billion of them. It is chance, one in a billion, that a value of another process has
-/// the same.
+/// Each value of a process has another number, up to a billion of them. It is chance, one in a
+/// billion, that a value of another process has the same.
 #[derive(Debug)]
 pub(crate) struct Generation(u32);
 

@@ -234,9 +234,9 @@ impl Pool {
 
     /// Visits live sessions from `cursor` on, about `count` of them, and returns the cursor to go on from; 0 starts and ends.
     ///
-    /// A session that stays from the first call to the last is visited exactly once. A cursor is good for the value that returned it,
-    /// wherever that goes; every other value refuses it. Looks at no more than ten slots for each session asked for, so that gaps
-    /// cannot make a step long.
+    /// A session that stays from the first call to the last is visited exactly once. A cursor is
+    /// good for the value that returned it, wherever that goes; every other value refuses it. Looks
+    /// at no more than ten slots for each session asked for, so that gaps cannot make a step long.
     pub fn scan<'a>(
         &'a self,
         moment: Moment,

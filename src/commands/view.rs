@@ -11,7 +11,7 @@ use seat_pool::{Moment, Pool};
 
 use super::{Call, Command, SINCE};
 use crate::error::Error;
-use crate::ffi::{Argument, Ctx, OwnedStr, Reply, Spec, Str};
+use crate::ffi::{Argument, Ctx, Kind, OwnedStr, Reply, Spec, Str};
 use crate::pool_key::PoolKey;
 use crate::scripts::READERS;
 use crate::{rights, scripts, stats};
@@ -149,13 +149,24 @@ impl Seen<'_> {
         self.ctx.reply_integer(answer);
     }
 
+    /// Whether the key itself is there. Mostly it is not, and a read of it would count as a miss.
+    fn has_others(&self) -> bool {
+        self.ctx.kind_of(self.arguments[0]) != Kind::Nothing
+    }
+
     /// The reply of a command on the key itself, if it holds what the scripts keep there.
     fn ask_native(&self, command: &CStr) -> Option<Reply> {
+        if !self.has_others() {
+            return None;
+        }
         self.ctx.call_for_client(command, self.arguments)
     }
 
     /// What the key itself has of sessions that are not in the pool: groups of `width` strings, the session first.
     fn others(&self, command: &'static CStr, width: usize) -> Result<Vec<Vec<u8>>, Error> {
+        if !self.has_others() {
+            return Ok(Vec::new());
+        }
         let reply = self.ctx.call(command, &self.arguments[..1]);
         if reply.is_none() {
             self.ctx.needs(command)?;

@@ -9,8 +9,9 @@ use super::{Ctx, Str, api, guard};
 
 /// How a key is opened, and whether that counts as a use of it.
 ///
-/// What a client reads or changes is used, as by the server's own commands. What the module looks at for itself is not: that leaves the
-/// key's LRU and LFU as they are, counts no `keyspace_hits` and no `keyspace_misses`, and publishes no `keymiss`.
+/// What a client reads or changes is used, as by the server's own commands. What the module looks
+/// at for itself is not: that leaves the key's LRU and LFU as they are, counts no `keyspace_hits`
+/// and no `keyspace_misses`, and publishes no `keymiss`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A client reads.
@@ -28,8 +29,9 @@ impl Mode {
         let flags = match self {
             Mode::Read => raw::REDISMODULE_READ,
             Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
-            // Servers before 7.2 know NOTOUCH alone, and count what is opened for reading. What is opened for writing none of them
-            // counts. NOEFFECTS, where it is known, leaves keys whose time to live is over to others.
+            // Servers before 7.2 know NOTOUCH alone, and count what is opened for reading. What is
+            // opened for writing none of them counts. NOEFFECTS, where it is known, leaves keys
+            // whose time to live is over to others.
             Mode::Look => {
                 raw::REDISMODULE_READ
                     | raw::REDISMODULE_WRITE

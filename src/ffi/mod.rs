@@ -80,8 +80,8 @@ thread_local! {
     static IS_ASKED_FOR_SLOT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the running command is the module's own question whether this node may serve the key. It is answered by now, so the key need
-/// not be opened.
+/// Whether the running command is the module's own question whether this node may serve the key. It
+/// is answered by now, so the key need not be opened.
 pub(crate) fn is_asked_for_slot() -> bool {
     IS_ASKED_FOR_SLOT.get()
 }

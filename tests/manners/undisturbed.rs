@@ -173,7 +173,8 @@ fn onlooker(server: &Server) -> Dialog {
     onlooker
 }
 
-/// Whether the pool was signalled as changed: an invalidation has come, and a transaction does not go through.
+/// Whether the pool was signalled as changed: an invalidation has come, and a transaction does not
+/// go through.
 #[track_caller]
 fn is_disturbed(mut onlooker: Dialog) -> bool {
     onlooker.send("MULTI");
@@ -190,7 +191,8 @@ fn is_disturbed(mut onlooker: Dialog) -> bool {
     is_invalidated
 }
 
-/// The pool is no other for it, so whoever watches the sessions is left in peace, and caches of the queue go stale: as documented.
+/// The pool is no other for it, so whoever watches the sessions is left in peace, and caches of the
+/// queue go stale: as documented.
 #[test]
 fn a_client_that_waits_by_block_alone_disturbs_nobody() {
     let (server, mut other) = full();

@@ -1,12 +1,14 @@
-//! What the module looks at for itself does not count as used: LRU, LFU, `keyspace_hits` and `keyspace_misses` are those of a server
-//! without it. What clients read and change by SEAT commands does.
+//! What the module looks at for itself does not count as used: LRU, LFU, `keyspace_hits` and
+//! `keyspace_misses` are those of a server without it. What clients read and change by SEAT
+//! commands does.
 
 use crate::cluster;
 use crate::dialog::{Dialog, total};
 use crate::support::{Builder, Server, eventually};
 use crate::waiters::Waiter;
 
-/// OBJECT FREQ counts each use of a key by one, from five on. From 7.0 on, to ask for it is a lookup.
+/// OBJECT FREQ counts each use of a key by one, from five on. From 7.0 on, to ask for it is a
+/// lookup.
 fn counting() -> Builder {
     exact(Server::builder())
 }
@@ -263,7 +265,8 @@ fn each_command_of_a_client_is_a_use_of_its_pool() {
     }
 }
 
-/// A lease that ends, a ticket that is lost and a client whose time is over are no uses of their pool.
+/// A lease that ends, a ticket that is lost and a client whose time is over are no uses of their
+/// pool.
 fn time_is_no_use(server: &Server) {
     let mut dialog = Dialog::with(server);
     dialog.acquire("pool", "a", 9, "{}");
@@ -311,4 +314,31 @@ fn keys_of_the_scripts_that_stay_are_used_once_for_all_that_look() {
         assert_eq!(lookups(&server), looked, "{command}");
     }
     assert_eq!(freq(&mut dialog, name), used);
+}
+
+#[test]
+fn a_reader_of_the_scripts_keys_uses_the_pool_and_misses_nothing() {
+    let server = counting()
+        .module_args("script-keys yes script-view yes")
+        .start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("acme", "a", 9, "{}");
+    for reader in [
+        "SISMEMBER license:acme:active_sessions a",
+        "SISMEMBER license:acme:active_sessions b",
+        "SMEMBERS license:acme:active_sessions",
+        "SCARD license:acme:active_sessions",
+        "HGET license:acme:session_metadata a",
+        "HGET license:acme:session_metadata b",
+        "HGETALL license:acme:session_metadata",
+        "HEXISTS license:acme:session_metadata b",
+        "HLEN license:acme:session_metadata",
+        "HKEYS license:acme:session_metadata",
+    ] {
+        let (used, [hits, misses]) = (freq(&mut dialog, "acme"), lookups(&server));
+        dialog.ask(reader);
+        let hits = hits.parse::<u64>().expect("a number") + 1;
+        assert_eq!(lookups(&server), [hits.to_string(), misses], "{reader}");
+        assert_eq!(freq(&mut dialog, "acme"), used + 1, "{reader}");
+    }
 }

@@ -751,6 +751,8 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
     let server = lacking("SMEMBERS");
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 1, "{}");
+    dialog.expect(&format!("SCARD {SESSIONS}"), "1");
+    dialog.expect(&format!("SADD {SESSIONS} b"), "1");
     let reply = dialog.ask(&format!("SCARD {SESSIONS}"));
     assert!(reply.starts_with("!ERR this needs SMEMBERS, "), "{reply}");
 }
