@@ -12,6 +12,7 @@ mod error;
 mod ffi;
 mod grace;
 mod hints;
+mod memory;
 mod pool_key;
 mod pool_type;
 mod queue;
@@ -85,6 +86,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     commands::register(ctx)?;
     reclaim::register(ctx)?;
     scripts::register();
+    memory::register(ctx);
     stats::register(ctx);
     ctx.log_notice(&format!(
         "seat {VERSION} on Redis {}: {}",

@@ -1,6 +1,6 @@
 //! The server around the module: what it is, and how it is set up.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, c_int};
 use std::sync::LazyLock;
 
 use redis_module::raw;
@@ -8,20 +8,20 @@ use redis_module::raw;
 use crate::ffi::{Ctx, OwnedStr, api};
 
 /// A section of INFO. The wrapper of the crate would keep a reference to each value for ever.
-struct Info<'a> {
+pub(crate) struct Info<'a> {
     ctx: Ctx<'a>,
     raw: *mut raw::RedisModuleServerInfoData,
 }
 
 impl Info<'_> {
-    fn of<'a>(ctx: Ctx<'a>, section: &CStr) -> Info<'a> {
+    pub(crate) fn of<'a>(ctx: Ctx<'a>, section: &CStr) -> Info<'a> {
         // SAFETY: the context and the name are valid; what is returned is freed by `drop`.
         let raw = unsafe { api!(RedisModule_GetServerInfo)(ctx.as_ptr(), section.as_ptr()) };
         Info { ctx, raw }
     }
 
     /// A field of the section, empty if it is not there.
-    fn field(&self, name: &CStr) -> String {
+    pub(crate) fn field(&self, name: &CStr) -> String {
         // SAFETY: the name is valid, and the value, if there is one, is a C string that lasts as long as the information.
         unsafe {
             let value = api!(RedisModule_ServerInfoGetFieldC)(self.raw, name.as_ptr());
@@ -76,42 +76,6 @@ fn has_failed_to_save(ctx: Ctx<'_>) -> bool {
     has_failed(c"rdb_last_bgsave_status")
         && !is(b"stop-writes-on-bgsave-error", b"no")
         && !is(b"save", b"")
-}
-
-/// Whether the server refuses what needs memory, with `OOM`. It asks so before commands that are marked for it, which none of the
-/// module is. To be above `maxmemory` is not enough: a policy may evict something, as long as there is something to evict.
-pub(crate) fn refuses_growth(ctx: Ctx<'_>) -> bool {
-    if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
-        return false;
-    }
-    let evicts = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_EVICT);
-    let verdict = || ctx.refuses_what_needs_memory();
-    !evicts || verdict().unwrap_or_else(|| !has_something_to_evict(ctx))
-}
-
-/// Whether the server, which is set to evict keys, has any that its policy allows it to. It goes on evicting until it has none.
-fn has_something_to_evict(ctx: Ctx<'_>) -> bool {
-    let policy = Info::of(ctx, c"memory").field(c"maxmemory_policy");
-    let counted = if policy.starts_with("allkeys") {
-        "keys="
-    } else {
-        "expires="
-    };
-    let keyspace = Info::of(ctx, c"keyspace");
-    let own = ctx.selected_database();
-    // A database without keys has no line.
-    let found = (0..)
-        .take_while(|&database| ctx.select_database(database))
-        .filter_map(|database| CString::new(format!("db{database}")).ok())
-        .any(|name| {
-            let counts = keyspace.field(&name);
-            let count = counts
-                .split(',')
-                .find_map(|count| count.strip_prefix(counted));
-            count.is_some_and(|count| count != "0")
-        });
-    ctx.select_database(own);
-    found
 }
 
 /// The value of a setting of the server's, if `CONFIG` tells: whoever runs the server may have taken that away.

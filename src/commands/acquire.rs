@@ -12,7 +12,7 @@ use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
 use crate::queue::{self, Request};
 use crate::replies::{self, Granted};
-use crate::{config, server, stats};
+use crate::{config, memory, stats};
 
 pub(super) struct Acquire;
 
@@ -121,7 +121,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn refuse_when_out_of_memory(&self) -> Result<(), Error> {
-        let ask = || server::refuses_growth(self.call.ctx);
+        let ask = || memory::refuses_growth(self.call.ctx);
         if *self.lacks_memory.get_or_init(ask) {
             return Err(Error::OutOfMemory);
         }

@@ -6,7 +6,7 @@ use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
-use crate::{scripts, server};
+use crate::{memory, scripts};
 
 pub(super) struct Export;
 
@@ -46,7 +46,7 @@ impl Command for Export {
 
         let key = PoolKey::write(ctx, name, call.moment)?;
         let exported = if key.exists() {
-            if server::refuses_growth(ctx) {
+            if memory::refuses_growth(ctx) {
                 return Err(Error::OutOfMemory);
             }
             scripts::export_to(key, sessions, metadata)?

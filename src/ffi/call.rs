@@ -77,7 +77,12 @@ impl Ctx<'_> {
         self.call_with(format, command, arguments)
     }
 
-    fn call_with(self, format: &CStr, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
+    pub(super) fn call_with(
+        self,
+        format: &CStr,
+        command: &CStr,
+        arguments: &[Str<'_>],
+    ) -> Option<Reply> {
         // SAFETY: the context and the arguments are valid, `v` takes a pointer to strings and their number, and a `Str` is such a
         // pointer.
         let reply = unsafe {
@@ -166,6 +171,21 @@ impl Reply {
             (kind == raw::REDISMODULE_REPLY_INTEGER as i32)
                 .then(|| api!(RedisModule_CallReplyInteger)(self.raw.as_ptr()))
         }
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        // SAFETY: the reply is valid.
+        let kind = unsafe { api!(RedisModule_CallReplyType)(self.raw.as_ptr()) };
+        kind == raw::REDISMODULE_REPLY_ERROR as i32
+    }
+
+    /// The text of an error; empty for any other reply.
+    pub(super) fn error(&self) -> &[u8] {
+        if !self.is_error() {
+            return &[];
+        }
+        // SAFETY: the reply is valid, and lasts as long as `self`.
+        unsafe { bytes(self.raw.as_ptr()) }.unwrap_or_default()
     }
 
     /// The string, of a string reply; empty for any other.

@@ -10,7 +10,7 @@ use sha1_smol::Sha1;
 use super::{METADATA, PREFIX, SESSIONS, pool_of, same_slot};
 use crate::config::{self, ShaList};
 use crate::ffi::{Ctx, Incoming, OwnedStr, Str};
-use crate::{reclaim, stats};
+use crate::{memory, reclaim, stats};
 
 /// The hash by which a script is called.
 pub(crate) type Sha = [u8; 20];
@@ -135,14 +135,17 @@ fn carries_out_scripts() -> bool {
 }
 
 pub(super) fn settings_changed(ctx: Ctx<'_>) {
-    let is_needed = carries_out_scripts() || config::SCRIPT_VIEW.get();
+    let is_needed = carries_out_scripts() || config::SCRIPT_VIEW.get() || memory::needs_filter(ctx);
     ctx.filter_commands(is_needed.then_some(on_command));
 }
 
 fn on_command(command: &mut Incoming<'_>) {
     let Some(name) = command.get(0) else { return };
     match name.len() {
-        4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => script(command),
+        4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => {
+            reclaim::with_module_context(|ctx| memory::note(ctx, command));
+            script(command);
+        }
         4..=9 if matches!(name[0], b'h' | b'H' | b's' | b'S') => reader(command),
         _ => {}
     }

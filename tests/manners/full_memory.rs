@@ -151,6 +151,126 @@ fn a_full_replica_follows_its_primary() {
     assert_eq!(primary.digest(), replica.digest());
 }
 
+/// Sets a limit of a megabyte more than is used.
+fn leave_a_megabyte(server: &Server) {
+    let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
+    let limit = format!("CONFIG SET maxmemory {}", used + 1_000_000);
+    Dialog::with(server).expect(&limit, "+OK");
+}
+
+/// What a SET would be told in the place of these is what they are told.
+const GROWTH: [(&str, &str); 3] = [
+    ("SEAT.ACQUIRE pool e 9 {}", r#"[1, "ACQUIRED", 5, 9]"#),
+    (
+        "SEAT.ACQUIRE pool e 1 QUEUE 1000",
+        r#"[0, "QUEUED", 4, 1, 1]"#,
+    ),
+    ("SEAT.EXPORT pool sessions metadata", "4"),
+];
+
+/// A call from a script, in which it stands after what fills more than a megabyte.
+fn after_much(command: &str) -> String {
+    let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
+    let call = words.join(", ");
+    format!("redis.call('SETRANGE', 'much', 2000000, 'x') return redis.call({call})")
+}
+
+#[test]
+fn a_unit_that_begins_below_the_limit_is_not_stopped_above_it() {
+    for policy in ["noeviction", "volatile-lru"] {
+        for (command, reply) in GROWTH.into_iter().chain([("SET x y", "+OK")]) {
+            let (server, mut dialog) = prepared();
+            dialog.expect(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK");
+            leave_a_megabyte(&server);
+            let script = after_much(command);
+            assert_eq!(
+                dialog.ask_args(&["EVAL", &script, "0"]),
+                reply,
+                "{policy} {command}"
+            );
+            dialog.expect("SEAT.ACQUIRE other e 9", OOM);
+
+            let (server, mut dialog) = prepared();
+            dialog.expect(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK");
+            leave_a_megabyte(&server);
+            dialog.expect("MULTI", "+OK");
+            dialog.expect("SETRANGE much 2000000 x", "+QUEUED");
+            dialog.expect(command, "+QUEUED");
+            let expected = format!("[2000001, {reply}]");
+            assert_eq!(dialog.ask("EXEC"), expected, "{policy} {command}");
+            dialog.expect("SEAT.ACQUIRE other e 9", OOM);
+        }
+    }
+}
+
+#[test]
+fn a_unit_that_begins_above_the_limit_is_held_to_it() {
+    for policy in ["noeviction", "volatile-lru"] {
+        let (server, mut dialog) = prepared();
+        dialog.expect(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK");
+        dialog.expect("SETRANGE much 2000000 x", "2000001");
+        dialog.expect("MULTI", "+OK");
+        dialog.expect("DEL much", "+QUEUED");
+        dialog.expect("SEAT.ACQUIRE pool e 9", "+QUEUED");
+        let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
+        let limit = format!("CONFIG SET maxmemory {}", used - 1_000_000);
+        Dialog::with(&server).expect(&limit, "+OK");
+        assert_eq!(dialog.ask("EXEC"), format!("[1, {OOM}]"), "{policy}");
+        dialog.acquire("pool", "e", 9, "{}");
+    }
+}
+
+#[test]
+fn a_script_that_may_run_out_of_memory_is_granted_seats() {
+    for policy in ["noeviction", "volatile-lru"] {
+        let (server, mut dialog) = prepared();
+        if server.version() < (7, 0, 0) {
+            // Scripts have no flags there: one whose first line looks so is no script.
+            let script = "#!lua flags=allow-oom\nreturn 1";
+            assert!(dialog.ask_args(&["EVAL", script, "0"]).starts_with("!ERR"));
+            return;
+        }
+        dialog.expect(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK");
+        let call = "redis.call(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])";
+        let flagged = format!("#!lua flags=allow-oom\nreturn {call}");
+        let library = format!(
+            "#!lua name=lib\nlocal function f(KEYS, ARGV) return {call} end \
+             redis.register_function{{function_name='f', callback=f, flags={{'allow-oom'}}}}"
+        );
+        let plain = format!("return {call}");
+        let sha = |script: &str, dialog: &mut Dialog| {
+            let reply = dialog.ask_args(&["SCRIPT", "LOAD", script]);
+            reply.trim_matches('"').to_owned()
+        };
+        let (flagged_sha, plain_sha) = (sha(&flagged, &mut dialog), sha(&plain, &mut dialog));
+        dialog.ask_args(&["FUNCTION", "LOAD", &library]);
+        fill_memory(&server);
+        let mut run = |how: &str, script: &str, session: &str| {
+            dialog.ask_args(&[how, script, "1", "SEAT.ACQUIRE", "pool", session, "9", "{}"])
+        };
+        for (session, how, script, used) in [
+            ("e", "EVAL", &*flagged, 5),
+            ("f", "EVALSHA", &flagged_sha, 6),
+            ("g", "FCALL", "f", 7),
+        ] {
+            // What was called before it is not taken for it.
+            assert!(run("EVALSHA", &plain_sha, "h").contains("OOM "), "{how}");
+            assert!(run("EVAL", &plain, "h").contains("OOM "), "{how}");
+            assert_eq!(
+                run(how, script, session),
+                format!(r#"[1, "ACQUIRED", {used}, 9]"#),
+                "{policy} {how}"
+            );
+        }
+        // In a transaction, too, a function is known to be one.
+        dialog.expect("CONFIG SET maxmemory 0", "+OK");
+        dialog.expect("MULTI", "+OK");
+        dialog.expect("FCALL f 1 SEAT.ACQUIRE pool h 9 {}", "+QUEUED");
+        fill_memory(&server);
+        dialog.expect("EXEC", r#"[[1, "ACQUIRED", 8, 9]]"#);
+    }
+}
+
 /// Sets a limit of a little more than is used, and fills the room with keys of a kilobyte until some are evicted.
 fn fill_cache(server: &Server, dialog: &mut Dialog) {
     let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
