@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use redis_module::raw;
 use seat_pool::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-use crate::ffi::{Args, Ctx, OwnedStr, Str, guard};
+use crate::ffi::{Args, Ctx, OwnedStr, Str, api, guard};
 use crate::scripts::{self, Sha, sha_of_hex};
 
 /// The longest metadata that a caller may send, in bytes.
@@ -76,6 +76,9 @@ static NUMBERS: [&Number; 4] = [
 ];
 static SWITCHES: [&Switch; 3] = [&ALLOW_EFFECTS, &SCRIPT_KEYS, &SCRIPT_VIEW];
 static LISTS: [&ShaList; 3] = [&ACQUIRE_SHA, &RELEASE_SHA, &HEARTBEAT_SHA];
+
+/// Whether one of [`LISTS`] was set since [`warn_of_missing_lists`].
+static ARE_LISTS_NEW: AtomicBool = AtomicBool::new(false);
 
 /// A setting with a whole number.
 pub(crate) struct Number {
@@ -149,6 +152,7 @@ impl ShaList {
             .hashes
             .write()
             .unwrap_or_else(|poisoned| poisoned.into_inner()) = hashes;
+        ARE_LISTS_NEW.store(true, Relaxed);
         Ok(())
     }
 
@@ -355,6 +359,50 @@ unsafe extern "C" fn set_list(
             raw::Status::Err as c_int
         }
         None => raw::Status::Err as c_int,
+    }
+}
+
+/// Hears of each `CONFIG SET`, of the server's own settings too, once all that it sets is set.
+pub(crate) fn listen(ctx: Ctx<'_>) {
+    let event = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_CONFIG,
+        dataver: 1,
+    };
+    // SAFETY: the context is valid, and the callback has the right type. A server before 7.0 refuses: it has no such event.
+    unsafe {
+        api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_change));
+    }
+}
+
+unsafe extern "C" fn on_change(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the server passes the context of this call.
+    let ctx = unsafe { Ctx::new(ctx) };
+    guard("a change of settings", || {
+        scripts::settings_changed();
+        warn_of_missing_lists(ctx);
+    });
+}
+
+/// Warns if some of the lists of scripts were set and others are empty, so that none takes effect.
+pub(crate) fn warn_of_missing_lists(ctx: Ctx<'_>) {
+    if !ARE_LISTS_NEW.swap(false, Relaxed) {
+        return;
+    }
+    let missing: Vec<_> = LISTS
+        .iter()
+        .filter(|list| list.is_empty())
+        .map(|list| format!("seat.{}", list.name.to_string_lossy()))
+        .collect();
+    if !missing.is_empty() && missing.len() < LISTS.len() {
+        let missing = missing.join(" and ");
+        ctx.log_warning(&format!(
+            "no script is carried out as a command, since that takes all three lists: still missing {missing}"
+        ));
     }
 }
 

@@ -86,7 +86,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     commands::register(ctx)?;
     reclaim::register(ctx)?;
     scripts::register();
-    memory::register(ctx);
+    config::listen(ctx);
     stats::register(ctx);
     ctx.log_notice(&format!(
         "seat {VERSION} on Redis {}: {}",
@@ -94,6 +94,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
         config::describe()
     ));
     server::warn(ctx);
+    config::warn_of_missing_lists(ctx);
     Ok(())
 }
 

@@ -8,12 +8,11 @@
 //! script runs, so the filter keeps what was called last, and the server tells the flags of that.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 
 use redis_module::raw;
 
-use crate::ffi::{Ctx, Incoming, OwnedStr, api, guard};
-use crate::scripts;
+use crate::ffi::{Ctx, Incoming, OwnedStr};
 use crate::server::Info;
 
 /// A script by what it was called by.
@@ -96,18 +95,6 @@ fn has_something_to_evict(ctx: Ctx<'_>) -> bool {
     found
 }
 
-/// Has the filter run where it is needed, now and whenever a setting changes.
-pub(crate) fn register(ctx: Ctx<'_>) {
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_CONFIG,
-        dataver: 1,
-    };
-    // SAFETY: the context is valid, and the callback has the right type. A server before 7.0 refuses: it has no such event.
-    unsafe {
-        api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_config_change));
-    }
-}
-
 /// Whether [`note`] is to see the commands: where the server has a limit. Up to 6.2 nothing tells when it comes to have one.
 pub(crate) fn needs_filter(ctx: Ctx<'_>) -> bool {
     ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY) || !ctx.tells_its_verdict()
@@ -138,13 +125,4 @@ pub(crate) fn note(ctx: Ctx<'_>, command: &Incoming<'_>) {
             Called::Text(script)
         }
     }));
-}
-
-unsafe extern "C" fn on_config_change(
-    _: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    _: *mut c_void,
-) {
-    guard("a change of settings", scripts::settings_changed);
 }

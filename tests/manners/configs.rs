@@ -296,6 +296,79 @@ fn the_log_names_the_version_and_warns_of_a_policy_that_evicts_pools() {
     }
 }
 
+const LISTS: [&str; 3] = ["acquire-sha", "release-sha", "heartbeat-sha"];
+
+/// Which lists the log says are missing, warning by warning.
+fn missing_lists(server: &Server) -> Vec<String> {
+    let warning =
+        "no script is carried out as a command, since that takes all three lists: still missing ";
+    let log = server.log();
+    let told = log.lines().filter_map(|line| line.split_once(warning));
+    told.map(|(_, missing)| missing.to_owned()).collect()
+}
+
+#[test]
+fn the_log_names_the_lists_of_scripts_that_are_missing() {
+    for set in 0..1 << LISTS.len() {
+        let is_set = |index: usize| set & (1 << index) != 0;
+        let arguments: Vec<_> = (0..LISTS.len())
+            .filter(|&index| is_set(index))
+            .map(|index| format!("{} {index:040}", LISTS[index]))
+            .collect();
+        let missing: Vec<_> = (0..LISTS.len())
+            .filter(|&index| !is_set(index))
+            .map(|index| format!("seat.{}", LISTS[index]))
+            .collect();
+        let server = Server::builder().module_args(&arguments.join(" ")).start();
+        let mut expected = Vec::new();
+        if (1..LISTS.len()).contains(&missing.len()) {
+            expected.push(missing.join(" and "));
+        }
+        assert_eq!(missing_lists(&server), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_change_that_leaves_a_list_of_scripts_empty_is_warned_of() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    if !has_settings(&server) {
+        let reply = dialog.ask("CONFIG SET seat.acquire-sha x");
+        assert!(reply.starts_with("!ERR"), "{reply}");
+        return;
+    }
+    let sha = |digit: &str| digit.repeat(40);
+    let (a, b, c, d) = (sha("a"), sha("b"), sha("c"), sha("d"));
+    let mut expected = Vec::new();
+    for (change, warning) in [
+        ("maxmemory-samples 6".to_owned(), None),
+        (
+            format!("seat.acquire-sha {a}"),
+            Some("seat.release-sha and seat.heartbeat-sha"),
+        ),
+        (
+            format!("seat.acquire-sha {d} seat.release-sha {b}"),
+            Some("seat.heartbeat-sha"),
+        ),
+        ("maxmemory-samples 7".to_owned(), None),
+        (format!("seat.heartbeat-sha {c}"), None),
+        ("seat.acquire-sha ".to_owned(), Some("seat.acquire-sha")),
+        ("seat.release-sha  seat.heartbeat-sha ".to_owned(), None),
+        // All of them at once are not incomplete on the way.
+        (
+            format!("seat.acquire-sha {a} seat.release-sha {b} seat.heartbeat-sha {c}"),
+            None,
+        ),
+    ] {
+        // Two spaces, or one at the end, are around an empty value.
+        let words: Vec<_> = change.split(' ').collect();
+        let command = [&["CONFIG", "SET"], &words[..]].concat();
+        assert_eq!(dialog.ask_args(&command), "+OK", "{change}");
+        expected.extend(warning.map(str::to_owned));
+        assert_eq!(missing_lists(&server), expected, "{change}");
+    }
+}
+
 #[test]
 fn the_module_cannot_be_taken_away_or_loaded_twice() {
     let mut builder = Server::builder();
