@@ -91,6 +91,9 @@ unsafe extern "C" fn rdb_save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guard("rdb_save", || {
         // SAFETY: the server passes the io of this call and a value of this type, unchanged during the call.
         let (io, pool) = unsafe { (Io::new(io), from_value(value)) };
+        if let Some(key) = io.key() {
+            queue::value_saved(value.addr(), key.bytes());
+        }
         for blob in pool.encode() {
             io.save_blob(&blob);
         }
@@ -174,7 +177,8 @@ unsafe extern "C" fn unlink2(key: *mut raw::RedisModuleKeyOptCtx, value: *const 
         };
         if let Some(key) = key {
             reclaim::forget(database, key.bytes());
-            left(key, value);
+            // SAFETY: the server passes a value of this type, unchanged during the call.
+            unsafe { left(key, value) };
         }
     });
 }
@@ -188,13 +192,21 @@ unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_vo
         reclaim::with_module_context(|ctx| {
             reclaim::forget_somewhere(ctx, key.bytes(), deadlines);
         });
-        left(key, value);
+        // SAFETY: as above.
+        unsafe { left(key, value) };
     });
 }
 
 /// Whoever is blocked at the name is served under what comes after the value.
-fn left(key: Str<'_>, value: *const c_void) {
+///
+/// # Safety
+/// `value` must be of this type, unchanged during the call.
+unsafe fn left(key: Str<'_>, value: *const c_void) {
     queue::value_left(value.addr());
+    // SAFETY: by this function's contract.
+    if !unsafe { from_value(value) }.is_empty() {
+        queue::value_deleted(value.addr(), key.bytes());
+    }
     reclaim::with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
 }
 

@@ -205,6 +205,7 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     let ctx = unsafe { Ctx::new(ctx) };
     guard("the timer", || {
         HINTS.with_borrow_mut(|hints| hints.timer = None);
+        queue::forget_saved();
         if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
             return;
         }
@@ -269,6 +270,17 @@ fn reclaim_from(
         let some_left = queue::fail(database, name.bytes(), || Error::WrongType);
         return some_left.then_some(moment.now_ms);
     };
+    if queue::has_departed(database, name.bytes()) {
+        if !key.exists() {
+            drop(key);
+            let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
+            if !some_left {
+                queue::forget_departed(database, name.bytes());
+            }
+            return some_left.then_some(now_ms);
+        }
+        queue::forget_departed(database, name.bytes());
+    }
     while key.reclaim(BATCH) == BATCH && !out_of_time() {}
     // Where grants are withheld, this still removes lost tickets and keeps those whose clients are blocked.
     key.serve();

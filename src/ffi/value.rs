@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::api;
+use super::{Str, api};
 
 /// An RDB file or a payload, from which a value is loaded or to which it is saved, or an AOF that is being rewritten.
 #[derive(Clone, Copy)]
@@ -27,6 +27,15 @@ impl Io<'_> {
 
     pub(super) fn as_ptr(self) -> *mut raw::RedisModuleIO {
         self.raw.as_ptr()
+    }
+
+    /// The name of the key whose value is saved or loaded, where the server tells it.
+    pub(crate) fn key(&self) -> Option<Str<'_>> {
+        // SAFETY: the io is valid, and the name lasts as long as it.
+        unsafe {
+            let name = api!(RedisModule_GetKeyNameFromIO)(self.as_ptr());
+            (!name.is_null()).then(|| Str::new(name.cast_mut()))
+        }
     }
 
     /// Reads the next blob of a value that is loaded, or `None` at the end of the data or on a read error.

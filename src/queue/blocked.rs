@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::beside::name_beside;
+use super::departed::has_departed;
 use super::{
     BATCH, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
     put_line, take_line,
@@ -169,8 +170,9 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
         Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
         outcome => {
             let key = OwnedStr::new(&name.1);
-            if matches!(outcome, Outcome::Waiting) && !ctx.may_serve(key.get()) {
-                // Its time was over in the very turn in which the pool went to another node, perhaps with its ticket.
+            let is_here = ctx.may_serve(key.get()) && !has_departed(name.0, &name.1);
+            if matches!(outcome, Outcome::Waiting) && !is_here {
+                // Its time was over in the very turn in which the pool went to another server, perhaps with its ticket.
                 leave_line(ctx, &name, &session, id);
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }

@@ -8,10 +8,12 @@
 //! Up to 7.0 that runs the waiter's callback at once, inside the command that wakes it: so it comes last, after the key is closed.
 //!
 //! This file holds what is known of the waiters and of the names they wait at; [`serving`] is what is done with an open key, and
-//! [`blocked`] what the server calls back for; [`beside`] makes the names at which some servers know the clients.
+//! [`blocked`] what the server calls back for; [`departed`] tells a pool that moved away from one that was deleted; [`beside`] makes
+//! the names at which some servers know the clients.
 
 mod beside;
 mod blocked;
+mod departed;
 mod serving;
 
 use std::cell::RefCell;
@@ -26,6 +28,9 @@ use crate::reclaim;
 use crate::replies::{AlreadyActive, Granted};
 
 pub(crate) use blocked::{block, fail, has_deferred, run_deferred, unblock};
+pub(crate) use departed::{
+    forget_departed, forget_saved, has_departed, value_deleted, value_saved,
+};
 pub(crate) use serving::{attended_ms, seats_of};
 
 /// A waiter's number. Never 0, which the server would take for no private data.
@@ -256,16 +261,20 @@ pub(crate) fn have_sessions_moved(database: c_int, key: &[u8]) -> bool {
 
 /// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
 pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
-    let databases: Vec<c_int> = STATE.with_borrow(|state| {
+    for database in databases_of_line(key) {
+        look_soon_at(ctx, (database, key.into()));
+    }
+}
+
+/// The databases in which somebody is blocked at a key of this name.
+fn databases_of_line(key: &[u8]) -> Vec<c_int> {
+    STATE.with_borrow(|state| {
         let lines = state.lines.iter();
         lines
             .filter(|(_, lines)| lines.contains_key(key))
             .map(|(&database, _)| database)
             .collect()
-    });
-    for database in databases {
-        look_soon_at(ctx, (database, key.into()));
-    }
+    })
 }
 
 fn look_soon_at(ctx: Ctx<'_>, name: Name) {

@@ -129,6 +129,10 @@ impl PoolKey<'_> {
         if self.line.is_none() && self.pool().tickets() == 0 {
             return 0;
         }
+        if !self.exists() && super::has_departed(self.database, self.name.bytes()) {
+            // The timer tells those who wait here.
+            return 0;
+        }
         let lost = self.remove_lost_tickets();
         let (mut granted, mut served) = (0, 0);
         while served < BATCH {

@@ -91,6 +91,123 @@ fn second_or_queue(dialog: &mut Dialog, second: &mut Waiter, deleted_after: bool
     dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
 }
 
+const SENT_AWAY: &str = "!TRYAGAIN This node cannot serve the pool any more, ask again";
+
+/// The pool is full, `b` and `c` are blocked there, `d` with a ticket; there is a second server, which has an empty pool's name.
+fn two_servers() -> (Server, Dialog, [Waiter; 3], Server, Dialog) {
+    let (here, mut dialog) = full_pool(Server::builder().tcp());
+    let there = Server::builder().tcp().start();
+    let [first, second] = two_waiters(&here);
+    let third = Waiter::of(&here, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
+    dialog.queue_becomes("pool", &["b", "c", "d"]);
+    let other = Dialog::with(&there);
+    (here, dialog, [first, second, third], there, other)
+}
+
+fn migrate(there: &Server, options: &str) -> String {
+    format!("MIGRATE 127.0.0.1 {} {options}", there.port())
+}
+
+#[test]
+fn a_pool_that_migrates_takes_no_seat_twice_and_sends_waiters_away() {
+    for options in [
+        "pool 0 5000",
+        "\"\" 0 5000 KEYS text pool",
+        "pool 0 5000 REPLACE",
+    ] {
+        for way in ["plain", "MULTI", "EVAL"] {
+            let (here, mut dialog, mut waiters, there, mut other) = two_servers();
+            dialog.expect("SET text x", "+OK");
+            let command = migrate(&there, options);
+            let words: Vec<_> = command
+                .split(' ')
+                .map(|word| word.trim_matches('"'))
+                .collect();
+            match way {
+                "plain" => assert_eq!(dialog.ask_args(&words), "+OK"),
+                "MULTI" => {
+                    // Nobody is served by what follows in the same turn either.
+                    dialog.expect("MULTI", "+OK");
+                    dialog.ask_args(&words);
+                    for command in [
+                        "SEAT.RELEASE pool a",
+                        "SEAT.CLEANUP pool",
+                        "SEAT.COUNT pool",
+                    ] {
+                        dialog.expect(command, "+QUEUED");
+                    }
+                    dialog.expect("EXEC", r#"[+OK, [0, "SESSION_NOT_FOUND"], [0, 0], 0]"#);
+                }
+                _ => {
+                    let script = "return redis.call(unpack(ARGV))";
+                    let arguments = [&["EVAL", script, "0"], &words[..]].concat();
+                    assert_eq!(dialog.ask_args(&arguments), "+OK");
+                }
+            }
+            for waiter in &mut waiters {
+                waiter.hears(SENT_AWAY);
+            }
+            nobody_is_blocked(&here);
+            assert_eq!(total(&here, "seat_granted"), 0, "{options} {way}");
+            dialog.expect("EXISTS pool", "0");
+            assert_eq!(other.sessions("pool"), ["a"], "{options} {way}");
+            assert_eq!(other.queue("pool"), ["d"], "{options} {way}");
+            // The name is as any other again.
+            dialog.acquire("pool", "a", 1, "{}");
+            let mut waiter = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+            dialog.expect("DEL pool", "1");
+            waiter.hears(GRANTED);
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_goes_elsewhere_is_no_departure() {
+    let (here, mut dialog, mut waiters, there, mut other) = two_servers();
+    dialog.expect(&migrate(&there, "pool 0 5000 COPY"), "+OK");
+    assert_eq!(other.sessions("pool"), ["a"]);
+    // The target has it already, so it stays here.
+    let reply = dialog.ask(&migrate(&there, "pool 0 5000"));
+    assert!(reply.contains("BUSYKEY"), "{reply}");
+    dialog.expect("SAVE", "+OK");
+    dialog.bytes(&["DUMP", "pool"]);
+    // The timer has run since: the expiry of another pool's lease tells.
+    dialog.expect(
+        "SEAT.ACQUIRE other x 1 PX 20",
+        r#"[1, "ACQUIRED", 1, 1, 20]"#,
+    );
+    eventually("the lease has expired", || {
+        dialog.number("EXISTS other") == 0
+    });
+    dialog.expect("DEL pool", "1");
+    waiters[0].hears(GRANTED);
+    assert_eq!(total(&here, "seat_granted"), 1);
+}
+
+#[test]
+fn a_pool_that_somebody_makes_after_it_migrated_serves_those_who_wait() {
+    let (here, mut dialog, mut waiters, there, _) = two_servers();
+    let migrate = migrate(&there, "pool 0 5000");
+    let replies = dialog.transaction(&[&migrate, "SEAT.ACQUIRE pool e 9"]);
+    assert_eq!(replies, r#"[+OK, [1, "ACQUIRED", 4, 9]]"#);
+    for (waiter, used) in waiters.iter_mut().zip(2..) {
+        waiter.hears(&format!(r#"[1, "ACQUIRED", {used}, 9]"#));
+    }
+    assert_eq!(dialog.sessions("pool"), ["b", "c", "d", "e"]);
+    assert_eq!(total(&here, "seat_granted"), 3);
+    dialog.expect("DEL pool", "1");
+    nobody_is_blocked(&here);
+}
+
+#[test]
+fn a_wait_that_ends_as_its_pool_migrates_is_no_denial() {
+    let (here, mut dialog, _waiters, there, _) = two_servers();
+    let mut late = Waiter::of(&here, "SEAT.ACQUIRE pool e 1 BLOCK 500");
+    // When the server looks at the clock again, the time is over and the pool is gone.
+    dialog.transaction(&["DEBUG SLEEP 0.6", &migrate(&there, "pool 0 5000")]);
+    late.hears(SENT_AWAY);
+}
+
 #[test]
 fn each_waiter_at_a_missing_key_states_the_limit_when_its_turn_comes() {
     let (server, mut dialog) = full_pool(Server::builder());
