@@ -195,6 +195,10 @@ impl Link for Watched {
 
     fn confirmed(&mut self, connection: &mut dyn ConnectionLike) -> bool {
         let replicas = self.nodes.len() - 1;
+        // 6.2 counts from before a grant by BLOCK unless something comes between.
+        if cmd("PING").exec(connection).is_err() {
+            return false;
+        }
         let mut wait = cmd("WAIT");
         wait.arg(replicas).arg(300);
         wait.query::<usize>(connection)

@@ -1,6 +1,7 @@
 //! What servers do by themselves that an operator should know of: docs/operations.md lists it, and these tests hold the list to be true.
 
 use crate::dialog::{Dialog, replicated, total};
+use crate::reclaim::paused::signal;
 use crate::support::{Server, eventually};
 use crate::waiters::Waiter;
 
@@ -71,6 +72,35 @@ fn up_to_7_0_unblocking_by_error_in_the_turn_of_the_grant_sends_two_replies() {
     } else {
         assert_eq!(replies[1], "+PONG", "{replies:?}");
     }
+}
+
+#[test]
+fn up_to_6_2_wait_after_a_grant_by_block_needs_a_command_before_it() {
+    let primary = Server::builder().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    eventually("the replica has told that it has all so far", || {
+        let replication = primary.info("replication");
+        let told = format!("offset={},", replication["master_repl_offset"]);
+        replication["slave0"].contains(&told)
+    });
+    signal(&replica, "STOP");
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    waiter.is_granted();
+    // The replica has not heard of the grant.
+    let told_wrong = if primary.version() < (7, 0, 0) {
+        "1"
+    } else {
+        "0"
+    };
+    waiter.expect("WAIT 1 100", told_wrong);
+    waiter.expect("PING", "+PONG");
+    waiter.expect("WAIT 1 100", "0");
+    signal(&replica, "CONT");
+    waiter.expect("WAIT 1 20000", "1");
 }
 
 #[test]

@@ -101,21 +101,68 @@ pub fn python() -> PathBuf {
     env::var_os("REDIS_SEAT_PYTHON").map_or_else(prepared, PathBuf::from)
 }
 
+/// Runs a program on a server; `variables` are added to its environment.
+#[track_caller]
+fn run(server: &Server, program: &str, variables: &[(&str, &str)]) {
+    let output = Command::new(python())
+        .args(["-W", "error", "-c", program])
+        .env("REDIS_URL", format!("unix://{}", server.socket().display()))
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error} (run `make setup`)", python().display()));
+    assert!(
+        output.status.success(),
+        "{variables:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Follows the worker of docs/queue.md.
+const CANCELLATIONS: &str = r#"
+
+async def cancel():
+    boss = redis.Redis.from_url(url, decode_responses=True)
+    async with redis.asyncio.from_url(url, decode_responses=True, socket_timeout=None) as server:
+        for number in range(30):
+            assert boss.execute_command("SEAT.ACQUIRE", "gpus", "boss", 1) == [1, "ACQUIRED", 1, 1]
+            job = asyncio.create_task(work(server, f"job-{number}"))
+            await waits(server, f"job-{number}")
+            # Nothing else runs meanwhile, so the task has not read its grant when it is cancelled.
+            assert boss.execute_command("SEAT.RELEASE", "gpus", "boss") == [1, "RELEASED", 1]
+            job.cancel()
+            try:
+                await job
+            except asyncio.CancelledError:
+                pass
+            left = boss.execute_command("SEAT.SESSIONS", "gpus")
+            assert left == [], left
+    boss.close()
+
+asyncio.run(cancel())
+"#;
+
+#[test]
+fn the_documented_worker_keeps_no_seat_when_it_is_cancelled() {
+    let page = include_str!("../../docs/queue.md");
+    let blocks = page.split("```python\n").skip(1);
+    let mut blocks = blocks.filter_map(|block| block.split("```").next());
+    let worker = blocks.find(|block| block.contains("async def work("));
+    let worker = worker.expect("a worker in docs/queue.md");
+    let (definitions, _) = worker
+        .rsplit_once("asyncio.run(main())")
+        .expect("the call of main");
+    run(
+        &Server::start(),
+        &[definitions, CANCELLATIONS].concat(),
+        &[],
+    );
+}
+
 #[test]
 fn redis_py_waits_with_time_outs_longer_and_shorter_than_block() {
     for protocol in ["2", "3"] {
         let server = Server::start();
-        let output = Command::new(python())
-            .args(["-W", "error", "-c", SCRIPT])
-            .env("REDIS_URL", format!("unix://{}", server.socket().display()))
-            .env("PROTOCOL", protocol)
-            .output()
-            .unwrap_or_else(|error| panic!("{}: {error} (run `make setup`)", python().display()));
-        assert!(
-            output.status.success(),
-            "RESP{protocol}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        run(&server, SCRIPT, &[("PROTOCOL", protocol)]);
         nobody_is_blocked(&server);
         Dialog::with(&server).one_seat_is_free("pool");
     }
