@@ -28,19 +28,51 @@ write_conf() { # file data-dir
   sed -e "s|^loadmodule [^ ]*|loadmodule \"$module\"|" -e "s|^dir .*|dir \"$2\"|" redis.conf >"$1"
 }
 
-# A temporary folder, `dir`, for a private server. Both go when the script ends, however it ends.
+# A temporary folder, `dir`, for a private server. Both go when the script ends, however it ends: a subshell reads from this script
+# until its input ends, which is when the script has ended, and each command that it ran. So one that runs for long must not have
+# descriptor 9.
 private_dir() {
   dir=$(mktemp -d)
   server_pid=
-  trap 'kill $server_pid 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$dir"' EXIT
+  exec 9> >(
+    trap '' INT TERM HUP
+    last=
+    while read -r pid; do last=$pid; done
+    [ -z "$last" ] || kill "$last" 2>/dev/null
+    rm -rf "$dir"
+  )
+  trap 'kill $server_pid 2>/dev/null || true; wait $server_pid 2>/dev/null || true; rm -rf "$dir"' EXIT
+}
+
+# Runs a command in a process group of its own, which ends when a signal ends the script.
+in_group() { # command [argument ...]
+  local status=0
+  set -m
+  "$@" &
+  group=$!
+  set +m
+  trap 'end_group 130' INT
+  trap 'end_group 143' TERM
+  trap 'end_group 129' HUP
+  wait "$group" || status=$?
+  trap - INT TERM HUP
+  return $status
+}
+
+end_group() { # status
+  # What a shell starts in the background may heed no other.
+  kill -s TERM -- "-$group" 2>/dev/null || true
+  wait "$group" || true
+  exit "$1"
 }
 
 # Starts `server` in the background on a socket in `dir`, and returns once it answers.
 start_server() { # server conf [option ...]
   local server=$1 conf=$2
   shift 2
-  "$server" "$conf" --port 0 --unixsocket "$dir/sock" --unixsocketperm 700 --logfile "$dir/log" "$@" >"$dir/out" 2>&1 &
+  "$server" "$conf" --port 0 --unixsocket "$dir/sock" --unixsocketperm 700 --logfile "$dir/log" "$@" >"$dir/out" 2>&1 9>&- &
   server_pid=$!
+  echo "$server_pid" >&9
   local tries
   for ((tries = 0; tries < 200; tries++)); do
     [ "$(redis-cli -s "$dir/sock" ping 2>&1)" = PONG ] && return

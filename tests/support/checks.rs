@@ -1,6 +1,12 @@
 //! The fixture's own promises, for a test is only worth what it stands on.
 
-use super::{Builder, Server, eventually, words};
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{self, Stdio};
+use std::thread;
+
+use super::{Builder, Server, default_binary, eventually, words};
 
 fn recording() -> Builder {
     Server::builder().plain().recording()
@@ -131,6 +137,104 @@ fn a_server_that_dies_unnoticed_fails_the_test() {
     server.wire().send(&["SHUTDOWN"]);
     eventually("it is gone", || !server.answers());
     eventually("the process ended", || !process_runs(server.pid()));
+}
+
+/// In a second process of this test: starts a server, tells its id, and ends in the way that the variable names.
+const END: &str = "SEAT_TEST_END";
+
+#[test]
+fn whatever_ends_a_process_ends_its_servers() {
+    if let Ok(end) = env::var(END) {
+        let gone = Server::plain();
+        let server = Server::plain();
+        drop(gone);
+        println!("pid {}", server.pid());
+        if end == "abort" {
+            process::abort();
+        }
+        loop {
+            thread::park();
+        }
+    }
+    for end in ["TERM", "INT", "KILL", "abort"] {
+        let mut own = process::Command::new(env::current_exe().expect("this program"));
+        own.args([
+            "--exact",
+            "support::checks::whatever_ends_a_process_ends_its_servers",
+        ]);
+        own.arg("--nocapture").env(END, end);
+        ends_with(&mut own, end);
+    }
+}
+
+#[test]
+fn whatever_ends_a_script_ends_its_server() {
+    const SHORT_COMMANDS: &str = "while sleep 0.01; do :; done";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let server = default_binary();
+    let begin = r#"
+        set -euo pipefail
+        . scripts/lib.sh
+        private_dir
+        printf 'save ""\n' >"$dir/redis.conf"
+        start_server "$1" "$dir/redis.conf"
+        echo "pid $server_pid"
+    "#;
+    for (end, rest) in [
+        ("TERM", SHORT_COMMANDS),
+        ("INT", SHORT_COMMANDS),
+        ("KILL", SHORT_COMMANDS),
+        ("exit", "exit 3"),
+        ("failure", "false"),
+    ] {
+        let mut script = process::Command::new("bash");
+        script.args(["-c", &format!("{begin}\n{rest}"), "script"]);
+        script.arg(&server).current_dir(root);
+        ends_with(&mut script, end);
+    }
+}
+
+#[test]
+fn whatever_a_script_runs_ends_with_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for end in ["TERM", "INT", "HUP"] {
+        let mut script = process::Command::new("bash");
+        let text = ". scripts/lib.sh; in_group sh -c 'sleep 1000 & echo pid $!; wait'";
+        script.args(["-c", text]).current_dir(root);
+        ends_with(&mut script, end);
+    }
+    let status = process::Command::new("bash")
+        .args(["-c", ". scripts/lib.sh; in_group sh -c 'exit 3'"])
+        .current_dir(root)
+        .status();
+    assert_eq!(status.expect("bash runs").code(), Some(3));
+}
+
+/// Starts a program that tells the id of a process of its own, ends the program by a signal, unless it ends by itself, and waits until
+/// that process has ended.
+#[track_caller]
+fn ends_with(program: &mut process::Command, signal: &str) {
+    let mut program = program
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let output = BufReader::new(program.stdout.take().expect("its output"));
+    let pid = output.lines().find_map(|line| {
+        let line = line.expect("text");
+        line.split_once("pid ")?.1.parse().ok()
+    });
+    let pid: u32 = pid.expect("the id of its process");
+    if signal.chars().all(char::is_uppercase) {
+        let killed = process::Command::new("kill")
+            .args(["-s", signal, &program.id().to_string()])
+            .status();
+        assert!(killed.expect("kill runs").success());
+    }
+    eventually("its process ended", || !process_runs(pid));
+    let status = program.wait().expect("its status");
+    assert!(!status.success(), "{signal}: {status}");
 }
 
 /// Dead but not yet waited for counts as ended.

@@ -6,13 +6,14 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::process::Process;
 use super::wait::{PATIENCE, eventually};
 use super::wire::Wire;
 
@@ -44,7 +45,7 @@ pub struct Server {
     version: Version,
     dir: TempDir,
     port: Option<u16>,
-    process: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Builder {
@@ -345,15 +346,16 @@ impl Server {
             .open(self.log_path())
             .expect("a log file");
         let binary = self.builder.binary.clone().unwrap_or_else(default_binary);
-        let mut process = Command::new(&binary)
+        let mut command = Command::new(&binary);
+        command
             .arg(&configuration)
             .args(self.builder.sentinel.then_some("--sentinel"))
             .current_dir(self.dir())
             .envs(self.builder.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
-            .stderr(log)
-            .spawn()
+            .stderr(log);
+        let mut process = Process::spawn(&mut command)
             .unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
         let deadline = Instant::now() + PATIENCE;
         loop {
