@@ -277,7 +277,7 @@ fn reclaim_from(
             if !some_left {
                 queue::forget_departed(database, name.bytes());
             }
-            return some_left.then_some(now_ms);
+            return some_left.then_some(moment.now_ms);
         }
         queue::forget_departed(database, name.bytes());
     }

@@ -36,7 +36,7 @@ pub use metadata::{MAX_NESTING, Metadata, MetadataError, Stored};
 pub use moment::Moment;
 pub use places::Place;
 pub use pool::{Acquire, Applied, Heartbeat, Pool, Waiting};
-pub use queue::{Line, Ticket};
+pub use queue::{Limit, Line, Ticket};
 pub use schedule::Schedule;
 pub use session::Session;
 

@@ -7,7 +7,7 @@ use crate::index::Index;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
 use crate::places::Place;
-use crate::queue::{Line, Ticket, Tickets};
+use crate::queue::{Limit, Line, Ticket, Tickets};
 use crate::session::Session;
 use crate::slab::Slab;
 
@@ -284,26 +284,25 @@ impl Pool {
                 .map_or(0, |tickets| tickets.memory_bytes())
     }
 
-    /// Decides on an ACQUIRE that states `seats` as the limit, in the scripts' order: a holder is answered before the limit
-    /// counts. Whoever waits ahead has the next seats. O(1), O(log n) while leases have lapsed or others wait.
+    /// Decides on an ACQUIRE that states the limit, in the scripts' order: a holder is answered before the limit counts. Whoever
+    /// waits ahead has the next seats. O(1), O(log n) while leases have lapsed or others wait.
     pub fn acquire<W>(
         &self,
         moment: Moment,
         session: &[u8],
-        seats: i64,
+        limit: impl Into<Limit>,
         line: &Line<W>,
     ) -> Acquire {
         if self.get(moment, session).is_some() {
             return Acquire::AlreadyActive;
         }
         let ahead = self.ahead_of_session(moment, session, line);
-        let is_full = self.used(moment).saturating_add(ahead) as i64 >= seats;
-        if is_full || moment.holds_grants {
+        if limit.into().has_room(self.used(moment) + ahead) {
+            Acquire::Vacant
+        } else {
             Acquire::NoSeats {
                 position: ahead + 1,
             }
-        } else {
-            Acquire::Vacant
         }
     }
 
@@ -383,11 +382,15 @@ impl Pool {
             .count()
     }
 
-    /// How many free seats are kept for tickets at the head of the queue. O(log n).
-    pub fn kept(&self, moment: Moment) -> usize {
-        let free = self.seats.saturating_sub(self.used(moment) as i64).max(0);
+    /// How many free seats are kept for tickets at the head of the queue, where others than the pool's sessions take
+    /// `taken_elsewhere` of its seats. O(log n).
+    pub fn kept(&self, moment: Moment, taken_elsewhere: usize) -> usize {
+        let limit = Limit {
+            seats: self.seats,
+            taken_elsewhere,
+        };
         self.valid_tickets(moment)
-            .min(usize::try_from(free).unwrap_or(usize::MAX))
+            .min(limit.free(self.used(moment)))
     }
 
     /// The 1-based place of `session` in the queue, if it waits. O(log n).
@@ -396,17 +399,20 @@ impl Pool {
         Some(self.ahead_of_session(moment, session, line) + 1)
     }
 
-    /// The blocked client whose turn it is under the limit `seats`: the one that has waited longest, if a seat is free that is not kept
-    /// for a ticket ahead of it. Nobody's while grants are held back. O(log n).
+    /// The blocked client whose turn it is under a limit: the one that has waited longest, if a seat is free that is not kept
+    /// for a ticket ahead of it. O(log n).
     pub fn next_in_line<'a, W>(
         &self,
         moment: Moment,
-        seats: i64,
+        limit: impl Into<Limit>,
         line: &'a Line<W>,
     ) -> Option<&'a Place<W>> {
-        let first = line.first().filter(|_| !moment.holds_grants)?;
+        let first = line.first()?;
         let ahead = self.tickets_ahead_of(moment, first.arrival());
-        ((self.used(moment) + ahead) < usize::try_from(seats).unwrap_or(0)).then_some(first)
+        limit
+            .into()
+            .has_room(self.used(moment) + ahead)
+            .then_some(first)
     }
 
     /// All that wait, in the order of arrival. O(n).

@@ -4,6 +4,39 @@ use crate::moment::Moment;
 use crate::order::{Entry, Order};
 use crate::places::{Place, Places};
 
+/// How many seats there are to decide by, and how many of them are taken by others than a pool's sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// All seats, as whoever asks for one states them.
+    pub seats: i64,
+    /// Of these, what invalid entries of legacy keys take: they hold seats, and no pool can hold them.
+    pub taken_elsewhere: usize,
+}
+
+impl Limit {
+    /// Whether a seat is free where a pool's sessions and those who wait ahead take `taken`.
+    pub(crate) fn has_room(self, taken: usize) -> bool {
+        self.free(taken) > 0
+    }
+
+    /// The seats that are free where a pool's sessions take `used`.
+    pub(crate) fn free(self, used: usize) -> usize {
+        let taken = used.saturating_add(self.taken_elsewhere);
+        let seats = usize::try_from(self.seats).unwrap_or(0);
+        seats.saturating_sub(taken)
+    }
+}
+
+/// A limit of which nothing is taken elsewhere.
+impl From<i64> for Limit {
+    fn from(seats: i64) -> Limit {
+        Limit {
+            seats,
+            taken_elsewhere: 0,
+        }
+    }
+}
+
 /// A place that is kept by polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use seat_pool::{
-    Acquire, Applied, Decoder, Effect, Freed, Lease, Line, Metadata, Moment, Pool, Ticket,
+    Acquire, Applied, Decoder, Effect, Freed, Lease, Limit, Line, Metadata, Moment, Pool, Ticket,
 };
 
 /// Sessions, few enough to meet often.
@@ -39,6 +39,8 @@ enum Step {
     /// A heartbeat, as far as the queue is concerned.
     Renew(usize, usize, u64),
     Resize(usize, i64),
+    /// Others than the pool's sessions take so many seats from now on.
+    Elsewhere(usize, usize),
     TimeOut(usize, usize),
     /// The client's connection breaks, and the server has not noticed.
     Dies(usize, usize),
@@ -70,6 +72,7 @@ impl fmt::Debug for Step {
             Step::Release(at, id) => write!(f, "RELEASE k{at} s{id}"),
             Step::Renew(at, id, ms) => write!(f, "HEARTBEAT k{at} s{id} PX {ms}"),
             Step::Resize(at, seats) => write!(f, "RESIZE k{at} {seats}"),
+            Step::Elsewhere(at, taken) => write!(f, "{taken} seats of k{at} are taken elsewhere"),
             Step::TimeOut(at, id) => write!(f, "BLOCK of s{id} at k{at} times out"),
             Step::Dies(at, id) => write!(f, "the client of s{id} at k{at} dies unnoticed"),
             Step::Disconnects(at, id) => write!(f, "the client of s{id} at k{at} disconnects"),
@@ -103,6 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (at(), id()).prop_map(|(at, id)| Step::Release(at, id)),
         2 => (at(), id(), 1..1500u64).prop_map(|(at, id, ms)| Step::Renew(at, id, ms)),
         2 => (at(), 0..6i64).prop_map(|(at, seats)| Step::Resize(at, seats)),
+        3 => (at(), 0..4usize).prop_map(|(at, taken)| Step::Elsewhere(at, taken)),
         2 => (at(), id()).prop_map(|(at, id)| Step::TimeOut(at, id)),
         2 => (at(), id()).prop_map(|(at, id)| Step::Dies(at, id)),
         2 => (at(), id()).prop_map(|(at, id)| Step::Disconnects(at, id)),
@@ -156,6 +160,8 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 struct Model {
     seats: i64,
+    /// What others than the sessions take of the seats; that belongs to the name.
+    elsewhere: usize,
     rows: BTreeMap<usize, Option<Lease>>,
     queue: Vec<Place>,
 }
@@ -176,6 +182,11 @@ impl Model {
         (0..IDS).filter(|&id| self.is_live(moment, id)).count()
     }
 
+    /// The seats that are taken, whoever has them.
+    fn taken(&self, moment: Moment) -> i64 {
+        (self.used(moment) + self.elsewhere) as i64
+    }
+
     fn waiting(&self, moment: Moment) -> Vec<Place> {
         let places = self.queue.iter().copied();
         places.filter(|place| place.is_valid(moment)).collect()
@@ -194,7 +205,7 @@ impl Model {
         let ahead = self.ahead(moment, id);
         if self.is_live(moment, id) {
             Acquire::AlreadyActive
-        } else if ((self.used(moment) + ahead) as i64) < seats && !moment.holds_grants {
+        } else if self.taken(moment) + (ahead as i64) < seats {
             Acquire::Vacant
         } else {
             Acquire::NoSeats {
@@ -204,16 +215,13 @@ impl Model {
     }
 
     fn free(&self, moment: Moment) -> usize {
-        let free = self.seats - self.used(moment) as i64;
+        let free = self.seats - self.taken(moment);
         usize::try_from(free).unwrap_or(0)
     }
 
     /// The blocked client for whom a seat is free under the limit `seats`.
     fn eligible(&self, moment: Moment, seats: i64) -> Option<usize> {
-        if moment.holds_grants {
-            return None;
-        }
-        let free = seats - self.used(moment) as i64;
+        let free = seats - self.taken(moment);
         let places = self.waiting(moment).into_iter();
         places
             .take(usize::try_from(free).unwrap_or(0))
@@ -390,7 +398,8 @@ impl Name {
             self.follower = None;
             self.model.seats = 0;
         }
-        self.is_due |= self.pool.is_none() && self.limit(shared) > 0;
+        let is_free = self.limit(shared) > self.model.elsewhere as i64;
+        self.is_due |= self.pool.is_none() && is_free;
     }
 
     fn limit(&self, shared: &Shared) -> i64 {
@@ -402,10 +411,19 @@ impl Name {
         }
     }
 
+    /// What the decisions go by where `seats` is stated.
+    fn of(&self, seats: i64) -> Limit {
+        Limit {
+            seats,
+            taken_elsewhere: self.model.elsewhere,
+        }
+    }
+
     fn decide(&self, moment: Moment, id: usize, seats: i64) -> Acquire {
+        let limit = self.of(seats);
         let decision = self
             .pool()
-            .acquire(moment, &bytes_of(id), seats, &self.line);
+            .acquire(moment, &bytes_of(id), limit, &self.line);
         assert_eq!(decision, self.model.decide(moment, id, seats), "decision");
         decision
     }
@@ -452,8 +470,8 @@ impl Name {
                 self.unconfirmed.remove(&call.id);
             }
             Acquire::Vacant => {
-                let taken = self.model.used(moment) + self.model.ahead(moment, call.id);
-                assert!((taken as i64) < call.seats, "a newcomer barges in");
+                let taken = self.model.taken(moment) + self.model.ahead(moment, call.id) as i64;
+                assert!(taken < call.seats, "a newcomer barges in");
                 self.dismiss(shared, call.id);
                 let lease = starting(moment.now_ms, call.lease_ms);
                 let none = Metadata::NONE;
@@ -477,7 +495,7 @@ impl Name {
     fn lets_waiters_in(&self, moment: Moment, seats: i64) -> bool {
         self.pool.as_ref().is_some_and(|pool| {
             seats > pool.seats()
-                && seats > pool.used(moment) as i64
+                && seats > self.model.taken(moment)
                 && pool.waiting(moment, &self.line) > 0
         })
     }
@@ -607,7 +625,7 @@ impl Name {
         let moment = shared.moment;
         let seats = self.limit(shared);
         let pool = self.pool().clone();
-        let next = pool.next_in_line(moment, seats, &self.line);
+        let next = pool.next_in_line(moment, self.of(seats), &self.line);
         let next = next.map(|place| (place.waiting, id_of(place.session())));
         let eligible = self.model.eligible(moment, seats);
         assert_eq!(next.map(|(_, id)| id), eligible, "whose turn it is");
@@ -620,8 +638,8 @@ impl Name {
             let is_kept_for = ahead.client.is_none() && ahead.has_valid_ticket(moment);
             assert!(is_kept_for, "{ahead:?} is passed over");
         }
-        let used = self.model.used(moment);
-        assert!(((used + index) as i64) < seats, "a grant above the limit");
+        let taken = self.model.taken(moment) + index as i64;
+        assert!(taken < seats, "a grant above the limit");
         let session = bytes_of(id);
         assert!(pool.get(moment, &session).is_none(), "a holder waits");
         self.line.leave(&session);
@@ -672,6 +690,11 @@ impl Name {
             self.commit(&Effect::Seats(seats));
             self.serve(shared);
         }
+    }
+
+    fn take_elsewhere(&mut self, taken: usize) {
+        self.is_due |= taken < self.model.elsewhere;
+        self.model.elsewhere = taken;
     }
 
     fn end_wait(&mut self, shared: &mut Shared, id: usize, disconnected: bool) {
@@ -779,11 +802,8 @@ impl Name {
         if self.is_quiet(moment) {
             let idle = model.eligible(moment, self.limit(shared));
             assert_eq!(idle, None, "a seat is idle while this client waits");
-            // While grants are held, blocked clients stand before free seats as well.
-            if !moment.holds_grants {
-                let kept = waiting.iter().take(model.free(moment)).count();
-                assert_eq!(pool.kept(moment), kept, "kept");
-            }
+            let kept = waiting.iter().take(model.free(moment)).count();
+            assert_eq!(pool.kept(moment, model.elsewhere), kept, "kept");
         }
         let follower = self.follower.as_ref().map(contents);
         assert_eq!(follower, self.pool.as_ref().map(contents), "follower");
@@ -818,7 +838,7 @@ impl Name {
             );
         }
         for seats in 0..6 {
-            let next = pool.next_in_line(moment, seats, &self.line);
+            let next = pool.next_in_line(moment, self.of(seats), &self.line);
             assert_eq!(
                 next.map(|place| id_of(place.session())),
                 self.model.eligible(moment, seats),
@@ -883,6 +903,7 @@ impl World {
             Step::Release(at, id) => names[at].release(shared, id),
             Step::Renew(at, id, ms) => names[at].renew(shared, id, ms),
             Step::Resize(at, seats) => names[at].resize(shared, seats),
+            Step::Elsewhere(at, taken) => names[at].take_elsewhere(taken),
             Step::TimeOut(at, id) => names[at].end_wait(shared, id, false),
             Step::Disconnects(at, id) => names[at].end_wait(shared, id, true),
             Step::Dies(at, id) => names[at].dies(shared, id),

@@ -35,7 +35,7 @@ impl Command for Info {
             (b"seats", pool.seats()),
             (b"used", used),
             (b"available", pool.seats().saturating_sub(used).max(0)),
-            (b"kept", pool.kept(moment) as i64),
+            (b"kept", pool.kept(moment, 0) as i64),
             (b"waiting", pool.waiting(moment, key.line()) as i64),
             (b"leased", pool.leased(moment) as i64),
             (
