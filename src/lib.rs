@@ -12,6 +12,7 @@ mod error;
 mod ffi;
 mod grace;
 mod hints;
+mod invalid_entries;
 mod memory;
 mod pool_key;
 mod pool_type;

@@ -5,11 +5,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
 use redis_module::raw;
-use seat_pool::{Applied, Beat, Effect, Freed, Grant, Line, Moment, Pool};
+use seat_pool::{Applied, Beat, Effect, Freed, Grant, Limit, Line, Moment, Pool};
 
 use crate::effects;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Mode, OwnedStr, Str, api};
+use crate::invalid_entries::InvalidEntries;
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};
 use crate::{reclaim, stats};
@@ -17,39 +18,8 @@ use crate::{reclaim, stats};
 /// What takes a key's time to live away.
 const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
 
-/// How often to look whether those who wait where nothing may be granted can be served again.
-const WITHHELD_LOOK_MS: i64 = 1000;
-
-/// Why no seat may be granted in a pool: others than its sessions may hold seats.
-pub(crate) struct Withheld {
-    why: Error,
-    /// Whose seats those are, sorted, if that is known.
-    whose: Option<Box<[Box<[u8]>]>>,
-}
-
-impl Withheld {
-    /// It is not known who holds seats.
-    pub(crate) fn from_all(why: Error) -> Arc<Withheld> {
-        Arc::new(Withheld { why, whose: None })
-    }
-
-    /// `sessions`, which are sorted, hold seats, and no others.
-    pub(crate) fn by(sessions: impl Iterator<Item = Box<[u8]>>, why: Error) -> Arc<Withheld> {
-        Arc::new(Withheld {
-            why,
-            whose: Some(sessions.collect()),
-        })
-    }
-
-    fn may_concern(&self, session: &[u8]) -> bool {
-        let known = self.whose.as_deref();
-        known.is_none_or(|whose| {
-            whose
-                .binary_search_by(|other| (**other).cmp(session))
-                .is_ok()
-        })
-    }
-}
+/// How often to look whether the legacy keys still stand in the way of those who wait.
+const LEGACY_LOOK_MS: i64 = 1000;
 
 /// An open key that holds a pool or nothing.
 ///
@@ -75,8 +45,10 @@ pub(crate) struct PoolKey<'a> {
     events: Events,
     /// Other keys that were removed while this one is open, of which is told when it is closed.
     gone: Vec<OwnedStr>,
-    /// Why no seat may be granted here, if so.
-    withheld: Option<Arc<Withheld>>,
+    /// Why grants are suspended here, if they are: it is not known who else holds seats.
+    suspended: Option<Error>,
+    /// The invalid entries that take seats here beside the pool's sessions, if there are any.
+    invalid: Option<Arc<InvalidEntries>>,
 }
 
 impl<'a> PoolKey<'a> {
@@ -121,7 +93,8 @@ impl<'a> PoolKey<'a> {
             wakes: Vec::new(),
             events: Events::default(),
             gone: Vec::new(),
-            withheld: None,
+            suspended: None,
+            invalid: None,
         };
         if let Some(handle) = key.handle {
             key.pool = pool_behind(handle)?;
@@ -148,29 +121,53 @@ impl<'a> PoolKey<'a> {
         self.args = args;
     }
 
-    /// Has nothing be granted while this key is open.
-    pub(crate) fn withhold_grants(&mut self, withheld: Arc<Withheld>) {
-        self.withheld = Some(withheld);
+    /// Suspends grants while this key is open: who else holds seats cannot be known.
+    pub(crate) fn suspend_grants(&mut self, why: Error) {
+        self.suspended = Some(why);
     }
 
-    /// Whether [`PoolKey::withhold_grants`] was called.
-    pub(crate) fn withholds_grants(&self) -> bool {
-        self.withheld.is_some()
+    /// Whether [`PoolKey::suspend_grants`] was called.
+    pub(crate) fn suspends_grants(&self) -> bool {
+        self.suspended.is_some()
     }
 
     /// Whether seats may be granted here; the error says why not.
     pub(crate) fn may_grant(&self) -> Result<(), Error> {
-        match &self.withheld {
-            Some(withheld) => Err(withheld.why.clone()),
+        match &self.suspended {
+            Some(why) => Err(why.clone()),
             None => Ok(()),
         }
     }
 
-    /// Whether the pool alone says if `session` holds a seat; the error says why not.
-    pub(crate) fn knows(&self, session: &[u8]) -> Result<(), Error> {
-        match &self.withheld {
-            Some(withheld) if withheld.may_concern(session) => Err(withheld.why.clone()),
-            _ => Ok(()),
+    /// Has invalid entries count as taken seats while this key is open.
+    pub(crate) fn count_invalid(&mut self, entries: Arc<InvalidEntries>) {
+        self.invalid = Some(entries);
+    }
+
+    /// What is wrong with the invalid entry by which `session` holds a seat, if it does so.
+    pub(crate) fn invalid_entry(&self, session: &[u8]) -> Option<Error> {
+        let error = self.invalid.as_ref()?.error_of(session)?;
+        self.pool()
+            .get(self.moment, session)
+            .is_none()
+            .then_some(error)
+    }
+
+    /// How many seats are taken, by live sessions and by invalid entries.
+    pub(crate) fn used(&self) -> i64 {
+        (self.pool().used(self.moment) + self.taken_elsewhere()) as i64
+    }
+
+    /// How many seats invalid entries take.
+    pub(crate) fn taken_elsewhere(&self) -> usize {
+        self.invalid.as_ref().map_or(0, |entries| entries.len())
+    }
+
+    /// What a decision goes by that states `seats`.
+    pub(crate) fn limit(&self, seats: i64) -> Limit {
+        Limit {
+            seats,
+            taken_elsewhere: self.taken_elsewhere(),
         }
     }
 
@@ -201,6 +198,11 @@ impl<'a> PoolKey<'a> {
     pub(crate) fn tell_left(&mut self) {
         self.events.add(Events::LEFT);
         stats::LEFT.add();
+    }
+
+    /// Tells of a seat that was freed and that no session of the pool had.
+    pub(crate) fn tell_freed(&mut self, why: Freed) {
+        self.events.add(Events::of_freeing(why));
     }
 
     /// Tells of a blocked client that joined the queue.
@@ -346,11 +348,11 @@ impl Drop for PoolKey<'_> {
         if let Some(line) = self.line.take() {
             let has_waiters = !line.is_empty();
             queue::put_line(self.database, self.name.bytes(), line);
-            if has_waiters && self.withheld.is_some() {
-                self.note(self.moment.now_ms + WITHHELD_LOOK_MS);
-            } else if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
+            if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 self.note(self.moment.now_ms);
+            } else if has_waiters && (self.suspended.is_some() || self.invalid.is_some()) {
+                self.note(self.moment.now_ms + LEGACY_LOOK_MS);
             }
         }
         self.events.notify(self.ctx, self.name);
@@ -419,11 +421,15 @@ impl Events {
             Effect::Join(_) => Events::QUEUED,
             Effect::Leave { .. } => Events::LEFT,
             Effect::Seats(_) => Events::RESIZED,
-            Effect::Free { why, .. } => match why {
-                Freed::Released => Events::RELEASED,
-                Freed::Revoked => Events::REVOKED,
-                Freed::Expired => Events::EXPIRED,
-            },
+            Effect::Free { why, .. } => Events::of_freeing(*why),
+        }
+    }
+
+    fn of_freeing(why: Freed) -> Events {
+        match why {
+            Freed::Released => Events::RELEASED,
+            Freed::Revoked => Events::REVOKED,
+            Freed::Expired => Events::EXPIRED,
         }
     }
 

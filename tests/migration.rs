@@ -5,6 +5,7 @@ mod adr;
 mod calls;
 mod cluster;
 mod import_export;
+mod invalid_entries;
 mod live;
 mod rights;
 mod shipped;
@@ -51,6 +52,13 @@ fn fill(dialog: &mut Dialog, sessions: &[&str]) {
         let json = r#"{"acquired_at":1700000000,"last_heartbeat":1700000060,"heartbeat_count":1}"#;
         dialog.expect(&format!("HSET {METADATA} {session} {json}"), "1");
     }
+}
+
+/// Has an entry in the legacy keys of the pool `p` that no pool can hold.
+#[track_caller]
+fn put_invalid_entry(dialog: &mut Dialog, session: &str) {
+    dialog.expect(&format!("SADD {SESSIONS} {session}"), "1");
+    dialog.expect(&format!("HSET {METADATA} {session} nonsense"), "1");
 }
 
 /// Loads a script and returns its SHA1.

@@ -52,13 +52,19 @@ impl Command for Acquire {
             lacks_memory: OnceCell::new(),
         };
 
-        let mut key = call.pool_with([session])?;
-        let mut decision = request.decide(&key);
-        if decision != Decision::AlreadyActive {
-            key.may_grant()?;
-            if request.lets_waiters_in(&mut key) {
-                decision = request.decide(&key);
+        let mut key = call.pool_to_change()?;
+        if let Some(why) = key.invalid_entry(session) {
+            // The scripts would say the same. But there is no lease that could be renewed.
+            if request.lease.is_some() {
+                return Err(why);
             }
+            let holder = key.answer_holder(session, None);
+            replies::already_active(ctx, &holder);
+            return Ok(());
+        }
+        let mut decision = request.decide(&key);
+        if decision != Decision::AlreadyActive && request.lets_waiters_in(&mut key) {
+            decision = request.decide(&key);
         }
         match decision {
             Decision::AlreadyActive => {
@@ -69,7 +75,7 @@ impl Command for Acquire {
             Decision::NoSeats { position } if request.waits() => request.join(key, position)?,
             Decision::NoSeats { .. } => {
                 stats::DENIED.add();
-                replies::no_seats(ctx, key.pool().used(call.moment) as i64, seats);
+                replies::no_seats(ctx, key.used(), seats);
             }
         }
         Ok(())
@@ -89,8 +95,9 @@ struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     fn decide(&self, key: &PoolKey<'_>) -> Decision {
-        let pool = key.pool();
-        pool.acquire(self.call.moment, self.session, self.seats, key.line())
+        let limit = key.limit(self.seats);
+        key.pool()
+            .acquire(self.call.moment, self.session, limit, key.line())
     }
 
     /// A higher limit than the one so far is for those first who have waited for it. Returns whether that changed anything.
@@ -99,7 +106,7 @@ impl<'a> Attempt<'a> {
         let is_higher = !key.exists() || self.seats > pool.seats();
         let matters = is_higher
             && pool.waiting(self.call.moment, key.line()) > 0
-            && self.seats > pool.used(self.call.moment) as i64
+            && self.seats > key.used()
             && self.metadata().is_ok()
             && self.refuse_when_out_of_memory().is_ok()
             && self.refuse_when_queue_is_full(key).is_ok();
@@ -159,7 +166,7 @@ impl<'a> Attempt<'a> {
         stats::ACQUIRED.add();
         // The grant may have brought a limit to a name that had none.
         key.serve();
-        let used = key.pool().used(self.call.moment) as i64;
+        let used = key.used();
         replies::acquired(self.call.ctx, &Granted { used, seats, lease });
         Ok(())
     }
@@ -218,8 +225,7 @@ impl<'a> Attempt<'a> {
         let timeout_ms = match self.options.block_ms {
             Some(timeout_ms) if self.blocks() => timeout_ms,
             _ => {
-                let used = key.pool().used(moment) as i64;
-                replies::queued(ctx, used, self.seats, position);
+                replies::queued(ctx, key.used(), self.seats, position);
                 return Ok(());
             }
         };

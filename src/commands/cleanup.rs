@@ -55,7 +55,7 @@ impl Command for Cleanup {
         key.serve();
         ctx.reply_array(2);
         ctx.reply_integer(cleaned as i64);
-        ctx.reply_integer(key.pool().used(moment) as i64);
+        ctx.reply_integer(key.used());
         Ok(())
     }
 }

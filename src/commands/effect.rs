@@ -6,7 +6,7 @@ use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
-use crate::{config, effects, queue, stats};
+use crate::{config, effects, queue, scripts, stats};
 
 pub(super) struct Effect;
 
@@ -44,6 +44,9 @@ impl Command for Effect {
                     "{ignored} effects so far met no session: this node has diverged from its primary or its AOF"
                 ));
             }
+        }
+        if let seat_pool::Effect::Grant(_) | seat_pool::Effect::Import(_) = change {
+            scripts::forget_invalid(key.database, key.name.bytes());
         }
         drop(key);
         // Somebody pipes effects into a primary by hand: whoever waits there is served by the timer.

@@ -37,7 +37,10 @@ impl Command for Heartbeat {
         let options = Options::parse(args, 3)?;
         let lease = options.lease(moment.now_ms)?;
 
-        let mut key = call.pool_with([session])?;
+        let mut key = call.pool_to_change()?;
+        if let Some(why) = key.invalid_entry(session) {
+            return Err(why);
+        }
         match key.pool().heartbeat(moment, session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),

@@ -39,7 +39,7 @@ impl Command for Import {
         let (sessions, metadata) = (call.arg(2)?, call.arg(3)?);
 
         // What the settings would take over by themselves is left for the next command: this one grants nothing.
-        let mut key = PoolKey::write(ctx, call.key()?, call.moment)?;
+        let mut key = scripts::open_as_known(ctx, call.key()?, call.moment, PoolKey::write)?;
         scripts::check_types(ctx, sessions, metadata)?;
         let imported = scripts::take_over(&mut key, sessions, metadata)?;
         ctx.reply_integer(imported as i64);

@@ -5,6 +5,8 @@ use redis_module::raw;
 use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::pool_key::PoolKey;
+use crate::scripts;
 
 pub(super) struct Info;
 
@@ -23,19 +25,19 @@ impl Command for Info {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let ctx = call.ctx;
-        let key = call.pool_to_read()?;
+        let key = scripts::open_as_known(ctx, call.key()?, call.moment, PoolKey::read)?;
         let pool = key.pool();
         if pool.is_empty() {
             ctx.reply_null();
             return Ok(());
         }
         let moment = call.moment;
-        let used = pool.used(moment) as i64;
+        let used = key.used();
         let fields: [(&[u8], i64); 8] = [
             (b"seats", pool.seats()),
             (b"used", used),
             (b"available", pool.seats().saturating_sub(used).max(0)),
-            (b"kept", pool.kept(moment, 0) as i64),
+            (b"kept", pool.kept(moment, key.taken_elsewhere()) as i64),
             (b"waiting", pool.waiting(moment, key.line()) as i64),
             (b"leased", pool.leased(moment) as i64),
             (

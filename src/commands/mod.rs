@@ -25,10 +25,11 @@ mod scan;
 mod sessions;
 mod view;
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
-use seat_pool::Moment;
+use seat_pool::{Freed, Moment};
 
 use crate::config;
 use crate::error::Error;
@@ -71,23 +72,32 @@ impl<'a> Call<'a> {
         PoolKey::read(self.ctx, self.key()?, self.moment)
     }
 
-    /// Opens the key to change its pool. An error while others than the pool's sessions may hold seats of it.
+    /// Opens the key to change its pool. An error while grants are suspended there.
     fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
         let key = self.open()?;
         key.may_grant()?;
         Ok(key)
     }
 
-    /// As [`Call::pool_to_change`], for what grants nothing and only concerns `sessions`: an error if one of them may be such.
-    fn pool_with(
+    /// As [`Call::pool_to_change`], and first ends the holds of those of `sessions` that have their seats by invalid entries. Returns
+    /// how many those were as well.
+    fn pool_to_free(
         &self,
-        sessions: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<PoolKey<'a>, Error> {
-        let key = self.open()?;
-        for session in sessions {
-            key.knows(session)?;
+        sessions: impl Iterator<Item = &'a [u8]>,
+        why: Freed,
+    ) -> Result<(PoolKey<'a>, usize), Error> {
+        let key = self.pool_to_change()?;
+        let holders: BTreeSet<&[u8]> = sessions
+            .filter(|session| key.invalid_entry(session).is_some())
+            .collect();
+        if holders.is_empty() {
+            return Ok((key, 0));
         }
-        Ok(key)
+        scripts::remove_invalid(key, &holders)?;
+        // Not an error any more, whatever is found now: these holds have ended.
+        let mut key = self.open()?;
+        key.tell_freed(why);
+        Ok((key, holders.len()))
     }
 
     fn open(&self) -> Result<PoolKey<'a>, Error> {

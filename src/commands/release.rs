@@ -28,9 +28,9 @@ impl Command for Release {
         let Call { ctx, moment, .. } = call;
         let session = call.arg(2)?.bytes();
 
-        let mut key = call.pool_with([session])?;
+        let (mut key, freed) = call.pool_to_free([session].into_iter(), Freed::Released)?;
         key.leave(session);
-        if key.pool().get(moment, session).is_none() {
+        if freed == 0 && key.pool().get(moment, session).is_none() {
             key.serve();
             ctx.reply_array(2);
             ctx.reply_integer(0);
@@ -38,14 +38,15 @@ impl Command for Release {
             return Ok(());
         }
 
-        key.commit(&Effect::freeing(session, Freed::Released));
+        if freed == 0 {
+            key.commit(&Effect::freeing(session, Freed::Released));
+        }
         stats::RELEASED.add();
         key.serve();
-        let used = key.pool().used(moment);
         ctx.reply_array(3);
         ctx.reply_integer(1);
         ctx.reply_bulk(b"RELEASED");
-        ctx.reply_integer(used as i64);
+        ctx.reply_integer(key.used());
         Ok(())
     }
 }

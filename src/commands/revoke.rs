@@ -24,18 +24,19 @@ impl Command for Revoke {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let sessions = || call.args.iter().skip(2).map(Str::bytes);
-        let mut key = call.pool_with(sessions())?;
-        let mut revoked = 0;
+        let (mut key, mut revoked) = call.pool_to_free(sessions(), Freed::Revoked)?;
         for session in sessions() {
             key.leave(session);
             if key.pool().get(call.moment, session).is_some() {
                 key.commit(&Effect::freeing(session, Freed::Revoked));
-                stats::REVOKED.add();
                 revoked += 1;
             }
         }
+        for _ in 0..revoked {
+            stats::REVOKED.add();
+        }
         key.serve();
-        call.ctx.reply_integer(revoked);
+        call.ctx.reply_integer(revoked as i64);
         Ok(())
     }
 }

@@ -177,7 +177,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }
             let moment = grace::moment(ctx);
-            let mut key = match PoolKey::look(ctx, key.get(), moment) {
+            let mut key = match scripts::open_as_known(ctx, key.get(), moment, PoolKey::look) {
                 Ok(key) => key,
                 Err(error) => {
                     // Another type has come to the name, and nobody will be served there.
@@ -191,7 +191,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 let holder = key.answer_holder(&session, None);
                 return replies::already_active(ctx, &holder);
             }
-            let used = key.pool().used(moment) as i64;
+            let used = key.used();
             let has_ticket = key.pool().ticket(moment, &session).is_some();
             match (outcome, ticket_ms.filter(|_| has_ticket)) {
                 (Outcome::Waiting, Some(ticket_ms)) => {

@@ -83,7 +83,9 @@ impl PoolKey<'_> {
         if self.line.is_none() || !super::have_sessions_moved(self.database, self.name.bytes()) {
             return;
         }
-        let holds = |session: &&[u8]| self.pool().get(self.moment, session).is_some();
+        let holds = |session: &&[u8]| {
+            self.pool().get(self.moment, session).is_some() || self.invalid_entry(session).is_some()
+        };
         let holders = self.line().iter().map(Place::session).filter(holds);
         let mut holders: Vec<Box<[u8]>> = holders.take(BATCH + 1).map(Box::from).collect();
         if holders.len() > BATCH {
@@ -95,13 +97,21 @@ impl PoolKey<'_> {
         }
     }
 
-    /// Tells the client of `session`, if one is blocked here, that the session holds a seat already.
+    /// Tells the client of `session`, if one is blocked here, that the session holds a seat already. A session that does so by an
+    /// invalid entry leaves the queue, and there is no lease that could be renewed.
     pub(crate) fn wake_holder(&mut self, session: &[u8]) {
+        let invalid = self.invalid_entry(session);
+        if invalid.is_some() && self.pool().has_ticket(session) {
+            self.commit(&Effect::Leave { session });
+        }
         let Some(id) = self.leave_line(session) else {
             return;
         };
         let length_ms = STATE.with_borrow(|state| state.waiters.get(&id)?.request.lease_ms);
         let lease = length_ms.and_then(|length_ms| Lease::starting(self.moment.now_ms, length_ms));
+        if let Some(why) = invalid.filter(|_| lease.is_some()) {
+            return self.wake(id, Outcome::Failed(why));
+        }
         let holder = self.answer_holder(session, lease);
         self.wake(id, Outcome::AlreadyActive(holder));
     }
@@ -114,7 +124,7 @@ impl PoolKey<'_> {
         }
         stats::ALREADY_ACTIVE.add();
         AlreadyActive {
-            used: self.pool().used(self.moment) as i64,
+            used: self.used(),
             renewed: lease,
         }
     }
@@ -251,7 +261,7 @@ impl PoolKey<'_> {
 
     fn serve_one(&mut self, seats: Option<i64>, until: Option<&[u8]>) -> Turn {
         let moment = self.moment;
-        let Some(line) = self.line.as_ref().filter(|_| !self.withholds_grants()) else {
+        let Some(line) = self.line.as_ref().filter(|_| !self.suspends_grants()) else {
             return Turn::Nobodys;
         };
         // Without a pool there is no limit but that of the call, or that which the first in line states.
@@ -262,13 +272,13 @@ impl PoolKey<'_> {
             let stated = || first.and_then(|place| seats_of(place.waiting));
             seats.or_else(stated).unwrap_or(0)
         };
-        let next = self.pool().next_in_line(moment, seats, line);
+        let next = self.pool().next_in_line(moment, self.limit(seats), line);
         let Some(next) = next.filter(|next| until != Some(next.session())) else {
             return Turn::Nobodys;
         };
         let id = next.waiting;
         let session: Box<[u8]> = next.session().into();
-        if self.pool().get(moment, &session).is_some() {
+        if self.pool().get(moment, &session).is_some() || self.invalid_entry(&session).is_some() {
             self.wake_holder(&session);
             return Turn::Passed;
         }
@@ -286,7 +296,7 @@ impl PoolKey<'_> {
         ));
         self.granted_from_queue();
         stats::ACQUIRED.add();
-        let used = self.pool().used(moment) as i64;
+        let used = self.used();
         let grant = Unconfirmed {
             waiter: id,
             value: self.value(),

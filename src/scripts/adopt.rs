@@ -1,16 +1,18 @@
 //! Sessions between the scripts' keys and the pool: taking them over, and giving them back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redis_module::raw;
 use seat_pool::{Import, Moment};
 
-use super::keys::BadRows;
+use super::keys::Known;
 use super::rows::{BATCH, Rows, write};
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
 use crate::ffi::{Ctx, Kind, OwnedStr, Str};
-use crate::pool_key::{PoolKey, Withheld};
+use crate::invalid_entries::InvalidEntries;
+use crate::pool_key::PoolKey;
 use crate::{queue, rights, stats};
 
 /// For whom a pool is opened.
@@ -35,8 +37,11 @@ impl Caller {
 /// What taking over and giving back need to do with the scripts' keys.
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
-/// Opens a pool to change it, and first takes over what is in the scripts' keys for it: nothing is granted past their sessions.
-/// While some cannot be taken over, nothing is granted at all.
+/// How often one command looks at the legacy keys, at most: whoever hears of the entries that go may add others.
+const LOOKS: usize = 3;
+
+/// Opens a pool to change it, and first adopts what is in its legacy keys: nothing is granted past those sessions. Invalid entries
+/// stay there, and count as taken seats. While the entries cannot be known or adopted, grants are suspended.
 ///
 /// Those who wait for sessions that have come to hold seats are told so before anything else happens.
 pub(crate) fn open<'a>(
@@ -56,7 +61,43 @@ pub(crate) fn open<'a>(
     Ok(key)
 }
 
-/// Takes over what can be, and leaves in the scripts' keys what cannot. O(n) in what is there, unless that was looked at before.
+/// Opens a pool by `open`, adopts nothing, and counts the invalid entries that a command before this one has found, unless something
+/// may have changed since. On a replica there are none.
+pub(crate) fn open_as_known<'a>(
+    ctx: Ctx<'a>,
+    name: Str<'a>,
+    moment: Moment,
+    open: impl Fn(Ctx<'a>, Str<'a>, Moment) -> Result<PoolKey<'a>, Error>,
+) -> Result<PoolKey<'a>, Error> {
+    let mut key = open(ctx, name, moment)?;
+    let known = keys::known_invalid(key.database, name.bytes());
+    let Some(known) = known.filter(|_| !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)) else {
+        return Ok(key);
+    };
+    let value = key.value();
+    // As in `adopt`.
+    drop(key);
+    let kinds = ctx.kinds_of(ScriptKeys::of(name.bytes()).both());
+    key = open(ctx, name, moment)?;
+    if known.is_of(kinds, value) {
+        key.count_invalid(known.invalid);
+    }
+    Ok(key)
+}
+
+/// What is in the legacy keys of a pool.
+enum Found<'a> {
+    /// Nothing, or nothing that is in reach.
+    Nothing,
+    /// These entries, of which it is not known yet which are invalid.
+    Rows(Rows<'a>),
+    /// Invalid entries alone, which were read before.
+    Invalid(Arc<InvalidEntries>),
+    /// What cannot be known, or is not the caller's to adopt.
+    Unknown(Error),
+}
+
+/// Adopts what can be, and leaves the invalid entries where they are. O(n) in what is there, unless that was looked at before.
 fn adopt<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -65,78 +106,109 @@ fn adopt<'a>(
 ) -> Result<PoolKey<'a>, Error> {
     let database = ctx.selected_database();
     let names = ScriptKeys::of(name.bytes());
-    let value = PoolKey::look(ctx, name, moment)?.value();
-    // To look at other keys may end their time to live, and whoever listens to that may open the pool: so it is not open meanwhile.
-    let found = rows_to_adopt(ctx, name, value, &names, caller);
-    let mut key = caller.open(ctx, name, moment)?;
-    let rows = match found {
-        Ok(Some(rows)) => rows,
-        Ok(None) => {
+    for _ in 0..LOOKS {
+        let value = PoolKey::look(ctx, name, moment)?.value();
+        // To look at other keys may end their time to live, and whoever listens to that may open the pool: so it is not open meanwhile.
+        let found = find(ctx, name, value, &names, caller);
+        let mut key = caller.open(ctx, name, moment)?;
+        let rows = match found {
+            Found::Rows(rows) => rows,
+            Found::Nothing => {
+                keys::forget(database, name.bytes());
+                return Ok(key);
+            }
+            Found::Invalid(invalid) => {
+                key.count_invalid(invalid);
+                return Ok(key);
+            }
+            Found::Unknown(why) => {
+                key.suspend_grants(why);
+                return Ok(key);
+            }
+        };
+        let (imports, invalid) = rows.check(&key);
+        if invalid.len() == 0 {
+            rows.unlink(&mut key);
+            import(&mut key, &imports);
             keys::forget(database, name.bytes());
             return Ok(key);
         }
-        Err(withheld) => {
-            key.withhold_grants(withheld);
+        let others = rows.all_but(&invalid);
+        if let Err(why) = others.can_be_removed(ctx) {
+            key.suspend_grants(why);
             return Ok(key);
         }
-    };
-    let (imports, bad) = rows.check(&key);
-    let Some(first) = bad.first() else {
-        rows.unlink(&mut key);
+        let invalid = Arc::new(invalid);
+        key.count_invalid(invalid.clone());
         import(&mut key, &imports);
-        keys::forget(database, name.bytes());
-        return Ok(key);
-    };
-    let sessions = bad.iter().map(|row| row.session.into());
-    let withheld = Withheld::by(sessions, first.error());
-    key.withhold_grants(withheld.clone());
-    let others = rows.all_but(&bad);
-    if others.are_none() {
-        let rows = BadRows {
-            kinds: rows.kinds,
-            value: key.value(),
-            withheld,
-        };
-        keys::note_bad(database, name.bytes(), rows);
-        return Ok(key);
+        for session in invalid.sessions() {
+            key.wake_holder(session);
+        }
+        if others.are_none() {
+            let known = Known {
+                kinds: rows.kinds,
+                value: key.value(),
+                invalid,
+            };
+            keys::note_invalid(database, name.bytes(), known);
+            return Ok(key);
+        }
+        // Whoever listens to what follows may open it, or add entries that are to be counted as well.
+        drop(key);
+        others.remove(&rows);
     }
-    if let Err(why) = others.can_be_removed(ctx) {
-        key.withhold_grants(Withheld::from_all(why));
-        return Ok(key);
-    }
-    import(&mut key, &imports);
-    // Whoever listens to what follows may open it.
-    drop(key);
-    others.remove(&rows);
     let mut key = caller.open(ctx, name, moment)?;
-    key.withhold_grants(withheld);
+    key.suspend_grants(Error::TryAgain);
     Ok(key)
 }
 
-/// What the scripts keep of a pool, if anything, and if the caller may touch it. `value` is what is at the pool's own name.
-fn rows_to_adopt<'a>(
+/// What the scripts keep of a pool, if the caller may touch it. `value` is what is at the pool's own name.
+fn find<'a>(
     ctx: Ctx<'a>,
     name: Str<'_>,
     value: usize,
     names: &'a ScriptKeys,
     caller: Caller,
-) -> Result<Option<Rows<'a>>, Arc<Withheld>> {
+) -> Found<'a> {
     let [sessions, _] = names.both();
     let kinds = ctx.kinds_of(names.both());
     let is_there = kinds[0] == Kind::Set || kinds[1] == Kind::Hash;
     if !is_there || !same_slot(ctx, name, sessions) {
-        return Ok(None);
+        return Found::Nothing;
     }
     if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
         let whose = "the scripts' keys, whose sessions come first";
-        return Err(Withheld::from_all(Error::NotAllowed(whose)));
+        return Found::Unknown(Error::NotAllowed(whose));
     }
-    let bad = keys::bad(ctx.selected_database(), name.bytes());
-    if let Some(bad) = bad.filter(|bad| bad.kinds == kinds && bad.value == value) {
-        return Err(bad.withheld);
+    let known = keys::known_invalid(ctx.selected_database(), name.bytes());
+    if let Some(known) = known.filter(|known| known.is_of(kinds, value)) {
+        return Found::Invalid(known.invalid);
     }
-    let rows = Rows::read(ctx, names.both(), kinds).map_err(Withheld::from_all)?;
-    Ok(Some(rows))
+    match Rows::read(ctx, names.both(), kinds) {
+        Ok(rows) => Found::Rows(rows),
+        Err(why) => Found::Unknown(why),
+    }
+}
+
+/// Removes the invalid entries of `sessions` from the legacy keys of an open pool: what the scripts do when a session ends. The pool
+/// is closed then, since whoever listens may open it. An error has changed nothing.
+pub(crate) fn remove_invalid(key: PoolKey<'_>, sessions: &BTreeSet<&[u8]>) -> Result<(), Error> {
+    let ctx = key.ctx;
+    ctx.needs(c"SREM")?;
+    ctx.needs(c"HDEL")?;
+    let names = ScriptKeys::of(key.name.bytes());
+    drop(key);
+    let sessions: Vec<OwnedStr> = sessions.iter().copied().map(OwnedStr::new).collect();
+    let ways = [(c"SREM", Kind::Set), (c"HDEL", Kind::Hash)];
+    for (name, (command, kind)) in names.both().into_iter().zip(ways) {
+        for batch in sessions.chunks(BATCH) {
+            // Whoever follows could not carry it out on another type.
+            if ctx.kind_of(name) == kind {
+                write(ctx, command, name, batch);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a key that holds another type than the scripts keep there; it may be missing.
@@ -158,13 +230,12 @@ pub(crate) fn take_over(
 ) -> Result<usize, Error> {
     let names = [sessions, metadata];
     let rows = Rows::read(key.ctx, names, key.ctx.kinds_of(names))?;
-    let (imports, bad) = rows.check(key);
-    if let Some(row) = bad.first() {
-        return Err(row.error());
+    let (imports, invalid) = rows.check(key);
+    if let Some(why) = invalid.first_error() {
+        return Err(why);
     }
     rows.unlink(key);
-    // What was bad in the pool's own keys may be known now.
-    keys::forget_bad(key.database, key.name.bytes());
+    keys::forget_invalid(key.database, key.name.bytes());
     Ok(import(key, &imports))
 }
 
@@ -178,7 +249,8 @@ fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
     let seats = if key.exists() {
         key.pool().seats()
     } else {
-        waiting.unwrap_or(0).max(imports.len() as i64)
+        let held = imports.len() + key.taken_elsewhere();
+        waiting.unwrap_or(0).max(held as i64)
     };
     let mut imported = 0;
     for import in imports {

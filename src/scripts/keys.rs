@@ -14,24 +14,31 @@ use redis_module::raw;
 
 use super::{ScriptKeys, pool_of};
 use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
-use crate::pool_key::Withheld;
+use crate::invalid_entries::InvalidEntries;
 use crate::{config, hints};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
 
-/// By name, with what is known of the rows that are there, if all of them are bad and nothing has changed since.
-type Pools = BTreeMap<Box<[u8]>, Option<BadRows>>;
+/// By name, with what is known of the entries that are there, if all of them are invalid and nothing has changed since.
+type Pools = BTreeMap<Box<[u8]>, Option<Known>>;
 
-/// What is known of rows that no pool can hold.
+/// What is known of legacy keys that have invalid entries alone.
 #[derive(Clone)]
-pub(super) struct BadRows {
+pub(super) struct Known {
     /// What was at the two keys. SET and a time to live that ends change that without an event that is asked for.
     pub(super) kinds: [Kind; 2],
     /// Which value was at the pool's own name: another one may have the sessions.
     pub(super) value: usize,
-    pub(super) withheld: Arc<Withheld>,
+    pub(super) invalid: Arc<InvalidEntries>,
+}
+
+impl Known {
+    /// Whether it is of what is there now.
+    pub(super) fn is_of(&self, kinds: [Kind; 2], value: usize) -> bool {
+        self.kinds == kinds && self.value == value
+    }
 }
 
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
@@ -93,16 +100,19 @@ fn note(database: c_int, pool: &[u8]) {
     });
 }
 
-/// Notes that all rows in the keys of this pool are bad.
-pub(super) fn note_bad(database: c_int, pool: &[u8], rows: BadRows) {
+/// Notes that all entries in the keys of this pool are invalid.
+pub(super) fn note_invalid(database: c_int, pool: &[u8], known: Known) {
     STATE.with_borrow_mut(|state| {
-        let pools = state.pools.entry(database).or_default();
-        pools.insert(pool.into(), Some(rows));
+        // Without events nobody would tell of the entries that come.
+        if state.is_subscribed {
+            let pools = state.pools.entry(database).or_default();
+            pools.insert(pool.into(), Some(known));
+        }
     });
 }
 
-/// Has the keys of this pool be looked at anew, if they are known.
-pub(super) fn forget_bad(database: c_int, pool: &[u8]) {
+/// Has the keys of this pool be looked at anew, if they are known: what was invalid there may be a session of the pool now.
+pub(crate) fn forget_invalid(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
         let pools = state.pools.get_mut(&database);
         if let Some(known) = pools.and_then(|pools| pools.get_mut(pool)) {
@@ -111,8 +121,8 @@ pub(super) fn forget_bad(database: c_int, pool: &[u8]) {
     });
 }
 
-/// What [`note_bad`] has noted, if no event has told of a change since.
-pub(super) fn bad(database: c_int, pool: &[u8]) -> Option<BadRows> {
+/// What [`note_invalid`] has noted, if no event has told of a change since.
+pub(super) fn known_invalid(database: c_int, pool: &[u8]) -> Option<Known> {
     STATE.with_borrow(|state| state.pools.get(&database)?.get(pool)?.clone())
 }
 
@@ -208,7 +218,11 @@ thread_local! {
 
 fn on_key(key: Str<'_>) {
     if let Some(pool) = pool_of(key.bytes()) {
-        note(WALKED.get(), pool);
+        STATE.with_borrow_mut(|state| {
+            let pools = state.pools.entry(WALKED.get()).or_default();
+            // Nothing has changed at a key that the walk comes by: what is known of it stays.
+            pools.entry(pool.into()).or_default();
+        });
     }
 }
 

@@ -9,9 +9,11 @@ mod calls;
 mod keys;
 mod rows;
 
-pub(crate) use adopt::{Caller, check_types, export_to, open, take_over};
+pub(crate) use adopt::{
+    Caller, check_types, export_to, open, open_as_known, remove_invalid, take_over,
+};
 pub(crate) use calls::{READERS, Sha, is_outdated, sha_of_hex};
-pub(crate) use keys::{databases_swapped, flushed, known};
+pub(crate) use keys::{databases_swapped, flushed, forget_invalid, known};
 
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::reclaim;

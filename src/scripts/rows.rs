@@ -1,12 +1,13 @@
 //! The scripts' keys of one pool: reading and removing their rows, and writing such rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::CStr;
 
-use seat_pool::{Import, ImportError};
+use seat_pool::Import;
 
-use crate::error::{Error, LONGEST_NAMED};
+use crate::error::Error;
 use crate::ffi::{Ctx, Kind, OwnedStr, Reply, Str};
+use crate::invalid_entries::InvalidEntries;
 use crate::pool_key::PoolKey;
 
 /// Sessions and fields that one command carries.
@@ -24,26 +25,10 @@ pub(super) struct Rows<'a> {
     fields: Option<Reply>,
 }
 
-/// A row that no pool can hold.
-pub(super) struct BadRow<'a> {
-    pub(super) session: &'a [u8],
-    why: ImportError,
-}
-
 /// Members and fields that are to be removed.
 pub(super) struct Others {
     members: Vec<OwnedStr>,
     fields: Vec<OwnedStr>,
-}
-
-impl BadRow<'_> {
-    pub(super) fn error(&self) -> Error {
-        let end = self.session.len().min(LONGEST_NAMED);
-        Error::NotImportable {
-            session: self.session[..end].into(),
-            why: self.why,
-        }
-    }
 }
 
 impl<'a> Rows<'a> {
@@ -75,26 +60,24 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The sessions that a pool can hold, and those that it cannot. Those that hold seats of `key` already are among the former
+    /// The sessions that a pool can hold, and the invalid entries. Those that hold seats of `key` already are among the former
     /// whatever is stored of them, and fields without a member are nobody's.
-    pub(super) fn check(&self, key: &PoolKey<'_>) -> (Vec<Import<'_>>, Vec<BadRow<'_>>) {
+    pub(super) fn check(&self, key: &PoolKey<'_>) -> (Vec<Import<'_>>, InvalidEntries) {
         let mut stored = HashMap::new();
         let mut fields = strings_of(&self.fields);
         while let (Some(session), Some(json)) = (fields.next(), fields.next()) {
             stored.insert(session, json);
         }
-        let (mut imports, mut bad) = (Vec::new(), Vec::new());
+        let (mut imports, mut invalid) = (Vec::new(), Vec::new());
         for session in strings_of(&self.members) {
             let is_known = key.pool().get(key.moment, session).is_some();
             let json = stored.get(session).copied().filter(|_| !is_known);
             match Import::read(session, json) {
                 Ok(import) => imports.push(import),
-                Err(why) => bad.push(BadRow { session, why }),
+                Err(why) => invalid.push((session.into(), why)),
             }
         }
-        // The first is the one that is named.
-        bad.sort_unstable_by_key(|row| row.session);
-        (imports, bad)
+        (imports, InvalidEntries::new(invalid))
     }
 
     /// Removes both keys.
@@ -109,9 +92,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    pub(super) fn all_but(&self, kept: &[BadRow<'_>]) -> Others {
-        let kept: HashSet<&[u8]> = kept.iter().map(|row| row.session).collect();
-        let is_other = |session: &&[u8]| !kept.contains(session);
+    pub(super) fn all_but(&self, kept: &InvalidEntries) -> Others {
+        let is_other = |session: &&[u8]| !kept.has(session);
         let members = strings_of(&self.members).filter(is_other);
         let fields = strings_of(&self.fields).step_by(2).filter(is_other);
         Others {
@@ -127,6 +109,9 @@ impl Others {
     }
 
     pub(super) fn can_be_removed(&self, ctx: Ctx<'_>) -> Result<(), Error> {
+        if self.are_none() {
+            return Ok(());
+        }
         ctx.needs(c"SREM")?;
         ctx.needs(c"HDEL")
     }
