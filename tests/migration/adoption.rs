@@ -412,6 +412,27 @@ fn another_module_that_hears_of_the_rows_that_go_finds_them_in_the_pool() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn who_another_module_adds_while_others_are_adopted_is_counted() {
+    let dir = TempDir::new().expect("a directory");
+    let server = listened_to(&dir, "script-keys yes");
+    let mut dialog = with_an_invalid_entry(&server);
+    // No pool has a session without a name.
+    assert_eq!(dialog.ask_args(&["SADD", "late", ""]), "1");
+    // Besides `a`, `g` and `s` there is this one as soon as the entry of `g` has gone.
+    dialog.expect("SEAT.ACQUIRE p b 4", r#"[0, "NO_SEATS_AVAILABLE", 4, 4]"#);
+    dialog.expect("SEAT.ACQUIRE p b 5", r#"[1, "ACQUIRED", 5, 5]"#);
+    // Where somebody comes back whenever it is adopted, nobody knows who else is there.
+    dialog.expect("SADD late l", "1");
+    dialog.expect(&format!("SADD {SESSIONS} l"), "1");
+    let reply = dialog.ask("SEAT.ACQUIRE p c 9");
+    assert!(reply.starts_with("!TRYAGAIN "), "{reply}");
+    let digest = server.digest();
+    dialog.expect("DEBUG LOADAOF", "+OK");
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
 fn a_client_that_waits_for_a_session_that_comes_over_is_told_and_has_its_lease() {
     for (command, reply) in [
         ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),

@@ -224,10 +224,10 @@ fn the_log_holds_no_metadata_however_they_came_and_were_refused() {
         let reply = dialog.ask(refused);
         assert!(reply.starts_with("!ERR "), "{refused}: {reply}");
     }
-    // One that cannot be taken over from the scripts' keys.
+    // That of an invalid entry of the legacy keys.
     dialog.expect("SADD license:pool:active_sessions c", "1");
     dialog.expect("HSET license:pool:session_metadata c s3cret", "1");
-    let reply = dialog.ask("SEAT.ACQUIRE pool d 9");
+    let reply = dialog.ask("SEAT.HEARTBEAT pool c");
     assert!(reply.starts_with("!ERR "), "{reply}");
     dialog.expect("DEL license:pool:active_sessions", "1");
     // A payload that is no pool.

@@ -1,9 +1,11 @@
-// A module that hears of keyspace events. It releases the seat of `a` as soon as somebody has joined the queue of its pool, and beats for
-// `g` of the pool `p` as soon as somebody is taken from a set.
+// A module that hears of keyspace events. It releases the seat of `a` as soon as somebody has joined the queue of its pool. As soon as
+// somebody is taken from a set it beats for `g` of the pool `p`, and adds the members of the set `late` to that pool's legacy key.
 //
 // It asks for the few functions that it needs by their names, so that no header of the server's is needed.
 #include <stddef.h>
 #include <string.h>
+
+static const char *const LEGACY = "license:p:active_sessions";
 
 typedef int (*Listener)(void *ctx, int class, const char *event, void *key);
 
@@ -17,6 +19,10 @@ static int on_event(void *ctx, int class, const char *event, void *key) {
         reply = call(ctx, "SEAT.RELEASE", "sc!", key, "a");
     } else if (strcmp(event, "srem") == 0) {
         reply = call(ctx, "SEAT.HEARTBEAT", "cc!", "p", "g");
+        if (reply != NULL) {
+            free_reply(reply);
+        }
+        reply = call(ctx, "SUNIONSTORE", "ccc!", LEGACY, LEGACY, "late");
     }
     if (reply != NULL) {
         free_reply(reply);
