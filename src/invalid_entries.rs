@@ -4,7 +4,8 @@ use seat_pool::ImportError;
 
 use crate::error::{Error, LONGEST_NAMED};
 
-/// The invalid entries of one pool's legacy keys. Each takes one seat of the pool, as it did for the scripts.
+/// The invalid entries of one pool's legacy keys. Each takes one seat of the pool, as it did for
+/// the scripts.
 pub(crate) struct InvalidEntries {
     /// By session, in order, with what is wrong.
     entries: Box<[(Box<[u8]>, ImportError)]>,

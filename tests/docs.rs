@@ -581,7 +581,7 @@ fn each_error_is_documented_and_no_other() {
     ] {
         assert!(!admin.call(arguments).starts_with(b"-"), "{arguments:?}");
     }
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "t", "1"]);
+    provoke(&mut wire, &["SEAT.HEARTBEAT", "pool", "s"]);
     provoke(&mut wire, &["SEAT.EXPORT", "pool", "same", "same"]);
     assert_eq!(wire.call(&["AUTH", "narrow", "x"]), b"+OK\r\n");
     provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "t", "1"]);

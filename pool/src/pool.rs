@@ -284,8 +284,9 @@ impl Pool {
                 .map_or(0, |tickets| tickets.memory_bytes())
     }
 
-    /// Decides on an ACQUIRE that states the limit, in the scripts' order: a holder is answered before the limit counts. Whoever
-    /// waits ahead has the next seats. O(1), O(log n) while leases have lapsed or others wait.
+    /// Decides on an ACQUIRE that states the limit, in the scripts' order: a holder is answered
+    /// before the limit counts. Whoever waits ahead has the next seats. O(1), O(log n) while leases
+    /// have lapsed or others wait.
     pub fn acquire<W>(
         &self,
         moment: Moment,
@@ -382,8 +383,8 @@ impl Pool {
             .count()
     }
 
-    /// How many free seats are kept for tickets at the head of the queue, where others than the pool's sessions take
-    /// `taken_elsewhere` of its seats. O(log n).
+    /// How many free seats are kept for tickets at the head of the queue, where others than the
+    /// pool's sessions take `taken_elsewhere` of its seats. O(log n).
     pub fn kept(&self, moment: Moment, taken_elsewhere: usize) -> usize {
         let limit = Limit {
             seats: self.seats,
@@ -399,8 +400,8 @@ impl Pool {
         Some(self.ahead_of_session(moment, session, line) + 1)
     }
 
-    /// The blocked client whose turn it is under a limit: the one that has waited longest, if a seat is free that is not kept
-    /// for a ticket ahead of it. O(log n).
+    /// The blocked client whose turn it is under a limit: the one that has waited longest, if a
+    /// seat is free that is not kept for a ticket ahead of it. O(log n).
     pub fn next_in_line<'a, W>(
         &self,
         moment: Moment,

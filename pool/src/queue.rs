@@ -4,12 +4,14 @@ use crate::moment::Moment;
 use crate::order::{Entry, Order};
 use crate::places::{Place, Places};
 
-/// How many seats there are to decide by, and how many of them are taken by others than a pool's sessions.
+/// How many seats there are to decide by, and how many of them are taken by others than a pool's
+/// sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// All seats, as whoever asks for one states them.
     pub seats: i64,
-    /// Of these, what invalid entries of legacy keys take: they hold seats, and no pool can hold them.
+    /// Of these, what invalid entries of legacy keys take: they hold seats, and no pool can hold
+    /// them.
     pub taken_elsewhere: usize,
 }
 

@@ -79,8 +79,8 @@ impl<'a> Call<'a> {
         Ok(key)
     }
 
-    /// As [`Call::pool_to_change`], and first ends the holds of those of `sessions` that have their seats by invalid entries. Returns
-    /// how many those were as well.
+    /// As [`Call::pool_to_change`], and first ends the holds of those of `sessions` that have their
+    /// seats by invalid entries. Returns how many those were as well.
     fn pool_to_free(
         &self,
         sessions: impl Iterator<Item = &'a [u8]>,

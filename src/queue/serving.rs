@@ -97,8 +97,9 @@ impl PoolKey<'_> {
         }
     }
 
-    /// Tells the client of `session`, if one is blocked here, that the session holds a seat already. A session that does so by an
-    /// invalid entry leaves the queue, and there is no lease that could be renewed.
+    /// Tells the client of `session`, if one is blocked here, that the session holds a seat
+    /// already. A session that does so by an invalid entry leaves the queue, and there is no lease
+    /// that could be renewed.
     pub(crate) fn wake_holder(&mut self, session: &[u8]) {
         let invalid = self.invalid_entry(session);
         if invalid.is_some() && self.pool().has_ticket(session) {

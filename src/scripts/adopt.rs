@@ -37,11 +37,13 @@ impl Caller {
 /// What taking over and giving back need to do with the scripts' keys.
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
-/// How often one command looks at the legacy keys, at most: whoever hears of the entries that go may add others.
+/// How often one command looks at the legacy keys, at most: whoever hears of the entries that go
+/// may add others.
 const LOOKS: usize = 3;
 
-/// Opens a pool to change it, and first adopts what is in its legacy keys: nothing is granted past those sessions. Invalid entries
-/// stay there, and count as taken seats. While the entries cannot be known or adopted, grants are suspended.
+/// Opens a pool to change it, and first adopts what is in its legacy keys: nothing is granted past
+/// those sessions. Invalid entries stay there, and count as taken seats. While the entries cannot
+/// be known or adopted, grants are suspended.
 ///
 /// Those who wait for sessions that have come to hold seats are told so before anything else happens.
 pub(crate) fn open<'a>(
@@ -61,8 +63,8 @@ pub(crate) fn open<'a>(
     Ok(key)
 }
 
-/// Opens a pool by `open`, adopts nothing, and counts the invalid entries that a command before this one has found, unless something
-/// may have changed since. On a replica there are none.
+/// Opens a pool by `open`, adopts nothing, and counts the invalid entries that a command before
+/// this one has found, unless something may have changed since. On a replica there are none.
 pub(crate) fn open_as_known<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -97,7 +99,8 @@ enum Found<'a> {
     Unknown(Error),
 }
 
-/// Adopts what can be, and leaves the invalid entries where they are. O(n) in what is there, unless that was looked at before.
+/// Adopts what can be, and leaves the invalid entries where they are. O(n) in what is there, unless
+/// that was looked at before.
 fn adopt<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -108,7 +111,8 @@ fn adopt<'a>(
     let names = ScriptKeys::of(name.bytes());
     for _ in 0..LOOKS {
         let value = PoolKey::look(ctx, name, moment)?.value();
-        // To look at other keys may end their time to live, and whoever listens to that may open the pool: so it is not open meanwhile.
+        // To look at other keys may end their time to live, and whoever listens to that may open
+        // the pool: so it is not open meanwhile.
         let found = find(ctx, name, value, &names, caller);
         let mut key = caller.open(ctx, name, moment)?;
         let rows = match found {
@@ -153,7 +157,8 @@ fn adopt<'a>(
             keys::note_invalid(database, name.bytes(), known);
             return Ok(key);
         }
-        // Whoever listens to what follows may open it, or add entries that are to be counted as well.
+        // Whoever listens to what follows may open it, or add entries that are to be counted as
+        // well.
         drop(key);
         others.remove(&rows);
     }
@@ -162,7 +167,8 @@ fn adopt<'a>(
     Ok(key)
 }
 
-/// What the scripts keep of a pool, if the caller may touch it. `value` is what is at the pool's own name.
+/// What the scripts keep of a pool, if the caller may touch it. `value` is what is at the pool's
+/// own name.
 fn find<'a>(
     ctx: Ctx<'a>,
     name: Str<'_>,
@@ -190,8 +196,9 @@ fn find<'a>(
     }
 }
 
-/// Removes the invalid entries of `sessions` from the legacy keys of an open pool: what the scripts do when a session ends. The pool
-/// is closed then, since whoever listens may open it. An error has changed nothing.
+/// Removes the invalid entries of `sessions` from the legacy keys of an open pool: what the scripts
+/// do when a session ends. The pool is closed then, since whoever listens may open it. An error has
+/// changed nothing.
 pub(crate) fn remove_invalid(key: PoolKey<'_>, sessions: &BTreeSet<&[u8]>) -> Result<(), Error> {
     let ctx = key.ctx;
     ctx.needs(c"SREM")?;

@@ -21,7 +21,8 @@ use crate::{config, hints};
 const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
 
-/// By name, with what is known of the entries that are there, if all of them are invalid and nothing has changed since.
+/// By name, with what is known of the entries that are there, if all of them are invalid and
+/// nothing has changed since.
 type Pools = BTreeMap<Box<[u8]>, Option<Known>>;
 
 /// What is known of legacy keys that have invalid entries alone.
@@ -111,7 +112,8 @@ pub(super) fn note_invalid(database: c_int, pool: &[u8], known: Known) {
     });
 }
 
-/// Has the keys of this pool be looked at anew, if they are known: what was invalid there may be a session of the pool now.
+/// Has the keys of this pool be looked at anew, if they are known: what was invalid there may be a
+/// session of the pool now.
 pub(crate) fn forget_invalid(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
         let pools = state.pools.get_mut(&database);

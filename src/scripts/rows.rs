@@ -60,8 +60,9 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The sessions that a pool can hold, and the invalid entries. Those that hold seats of `key` already are among the former
-    /// whatever is stored of them, and fields without a member are nobody's.
+    /// The sessions that a pool can hold, and the invalid entries. Those that hold seats of `key`
+    /// already are among the former whatever is stored of them, and fields without a member are
+    /// nobody's.
     pub(super) fn check(&self, key: &PoolKey<'_>) -> (Vec<Import<'_>>, InvalidEntries) {
         let mut stored = HashMap::new();
         let mut fields = strings_of(&self.fields);

@@ -143,7 +143,8 @@ fn the_timer_counts_invalid_entries_before_it_gives_a_seat_away() {
     waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
-/// A pool in which `a` holds a seat, with legacy keys that have `g`, who can be adopted, and the invalid entry of `s`.
+/// A pool in which `a` holds a seat, with legacy keys that have `g`, who can be adopted, and the
+/// invalid entry of `s`.
 fn with_an_invalid_entry(server: &Server) -> Dialog {
     let mut dialog = Dialog::with(server);
     dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
@@ -750,7 +751,8 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
             assert!(reply.starts_with(&expected), "{command}: {reply}");
         }
         dialog.expect(&format!("SCARD {SESSIONS}"), "3");
-        // With invalid entries alone nothing has to be taken out, unless one of their sessions ends.
+        // With invalid entries alone nothing has to be taken out, unless one of their sessions
+        // ends.
         dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
         put_invalid_entry(&mut dialog, "s");
         dialog.expect("SEAT.ACQUIRE p d 3", r#"[1, "ACQUIRED", 3, 3]"#);

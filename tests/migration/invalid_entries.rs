@@ -1,4 +1,5 @@
-//! Invalid entries of legacy keys: each counts as one taken seat, for every command and in the queue.
+//! Invalid entries of legacy keys: each counts as one taken seat, for every command and in the
+//! queue.
 
 use super::{
     ACQUIRE, METADATA, RELEASE, SESSIONS, all_settings, beside_the_scripts, fill, put_invalid_entry,
@@ -289,7 +290,7 @@ fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
     assert_eq!(total(&server, "seat_tickets"), 0);
 }
 
-/// A server that has found the invalid entry of `s` at `p` of database 1, while a client waits for that session at `p` of database 0.
+/// The entry of `s` is known at `p` of database 1, while a client waits for `s` at `p` of database 0.
 #[test]
 fn entries_that_come_by_swapdb_are_nobodys_grant() {
     let server = beside_the_scripts().start();

@@ -156,7 +156,7 @@ fn the_guides_way_back_leaves_no_pool_in_any_database() {
 }
 
 #[test]
-fn the_guides_trial_names_the_rows_that_cannot_come_over_and_no_others() {
+fn the_guides_trial_names_invalid_entries_and_no_others() {
     let old = Server::plain();
     let mut dialog = Dialog::with(&old);
     fill(&mut dialog, &["a", "b"]);

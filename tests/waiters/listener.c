@@ -1,5 +1,6 @@
-// A module that hears of keyspace events. It releases the seat of `a` as soon as somebody has joined the queue of its pool. As soon as
-// somebody is taken from a set it beats for `g` of the pool `p`, and adds the members of the set `late` to that pool's legacy key.
+// A module that hears of keyspace events. It releases the seat of `a` as soon as somebody has
+// joined the queue of its pool. As soon as somebody is taken from a set it beats for `g` of the
+// pool `p`, and adds the members of the set `late` to that pool's legacy key.
 //
 // It asks for the few functions that it needs by their names, so that no header of the server's is needed.
 #include <stddef.h>
