@@ -188,7 +188,12 @@ fn metadata_of_another_type_is_not_written_to() {
     let sent = replicated(&server, || {
         assert_eq!(dialog.ask_args(&release), r#"[1, "RELEASED", 0]"#);
     });
-    assert_eq!(sent, [format!("SREM {SESSIONS} ")]);
+    // Up to 6.2 what a module replicates is a transaction in any case.
+    let mut written = sent
+        .iter()
+        .filter(|line| *line != "MULTI" && *line != "EXEC");
+    assert_eq!(written.next(), Some(&format!("SREM {SESSIONS} ")));
+    assert_eq!(written.next(), None);
     dialog.expect(&format!("GET {METADATA}"), "\"text\"");
     dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
 }
