@@ -28,9 +28,9 @@ write_conf() { # file data-dir
   sed -e "s|^loadmodule [^ ]*|loadmodule \"$module\"|" -e "s|^dir .*|dir \"$2\"|" redis.conf >"$1"
 }
 
-# A temporary folder, `dir`, for a private server. Both go when the script ends, however it ends: a subshell reads from this script
-# until its input ends, which is when the script has ended, and each command that it ran. So one that runs for long must not have
-# descriptor 9.
+# A temporary folder, `dir`, for a private server. Both go when the script ends, however it ends: a
+# subshell reads from this script until its input ends, which is when the script has ended, and each
+# command that it ran. So one that runs for long must not have descriptor 9.
 private_dir() {
   dir=$(mktemp -d)
   server_pid=

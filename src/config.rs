@@ -368,7 +368,8 @@ pub(crate) fn listen(ctx: Ctx<'_>) {
         id: raw::REDISMODULE_EVENT_CONFIG,
         dataver: 1,
     };
-    // SAFETY: the context is valid, and the callback has the right type. A server before 7.0 refuses: it has no such event.
+    // SAFETY: the context is valid, and the callback has the right type. A server before 7.0
+    // refuses: it has no such event.
     unsafe {
         api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_change));
     }

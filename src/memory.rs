@@ -1,11 +1,14 @@
-//! Whether the server refuses what needs memory, with `OOM`, so that a grant is refused exactly where a `SET` would be.
+//! Whether the server refuses what needs memory, with `OOM`, so that a grant is refused exactly
+//! where a `SET` would be.
 //!
-//! The server asks before a command that is marked `deny-oom`. No command of the module is: most calls give nothing. So the module
-//! asks just before it grants. But a script and a transaction go by the verdict of the moment in which they began, so that they are
-//! not stopped half-way. That verdict the server tells from 7.0 on. Up to 6.2 the module notes the moment itself, in a filter.
+//! The server asks before a command that is marked `deny-oom`. No command of the module is: most
+//! calls give nothing. So the module asks just before it grants. But a script and a transaction go
+//! by the verdict of the moment in which they began, so that they are not stopped half-way. That
+//! verdict the server tells from 7.0 on. Up to 6.2 the module notes the moment itself, in a filter.
 //!
-//! A script that is allowed to run out of memory (`#!lua flags=allow-oom`) is asked for nothing. The server does not tell which
-//! script runs, so the filter keeps what was called last, and the server tells the flags of that.
+//! A script that is allowed to run out of memory (`#!lua flags=allow-oom`) is asked for nothing.
+//! The server does not tell which script runs, so the filter keeps what was called last, and the
+//! server tells the flags of that.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -26,14 +29,15 @@ thread_local! {
     static TRANSACTION_BEGAN_FULL: Cell<bool> = const { Cell::new(false) };
     /// Whether memory was full when the last script was called.
     static SCRIPT_BEGAN_FULL: Cell<bool> = const { Cell::new(false) };
-    /// The script that was called last, unless a transaction has begun since: which script of it runs is not known.
+    /// The script that was called last, unless a transaction has begun since: which script of it
+    /// runs is not known.
     static CALLED: RefCell<Option<Called>> = const { RefCell::new(None) };
 }
 
 /// Whether a grant is to be refused for want of memory.
 ///
-/// To be above `maxmemory` is not enough: a policy may evict something, as long as there is something to evict. Nor is to be below:
-/// a script that began above it is held to that.
+/// To be above `maxmemory` is not enough: a policy may evict something, as long as there is
+/// something to evict. Nor is to be below: a script that began above it is held to that.
 pub(crate) fn refuses_growth(ctx: Ctx<'_>) -> bool {
     if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY) {
         return false;
@@ -58,7 +62,8 @@ pub(crate) fn refuses_growth(ctx: Ctx<'_>) -> bool {
     }
 }
 
-/// Whether the script that runs may write though memory is full. The server has let it begin, so a function may.
+/// Whether the script that runs may write though memory is full. The server has let it begin, so a
+/// function may.
 fn is_allowed_to_run_out(ctx: Ctx<'_>) -> bool {
     ctx.runs_function()
         || CALLED.with_borrow(|called| match called {
@@ -70,7 +75,8 @@ fn is_allowed_to_run_out(ctx: Ctx<'_>) -> bool {
         })
 }
 
-/// Whether the server, which is set to evict keys, has any that its policy allows it to. It goes on evicting until it has none.
+/// Whether the server, which is set to evict keys, has any that its policy allows it to. It goes on
+/// evicting until it has none.
 fn has_something_to_evict(ctx: Ctx<'_>) -> bool {
     let policy = Info::of(ctx, c"memory").field(c"maxmemory_policy");
     let counted = if policy.starts_with("allkeys") {
@@ -95,7 +101,8 @@ fn has_something_to_evict(ctx: Ctx<'_>) -> bool {
     found
 }
 
-/// Whether [`note`] is to see the commands: where the server has a limit. Up to 6.2 nothing tells when it comes to have one.
+/// Whether [`note`] is to see the commands: where the server has a limit. Up to 6.2 nothing tells
+/// when it comes to have one.
 pub(crate) fn needs_filter(ctx: Ctx<'_>) -> bool {
     ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MAXMEMORY) || !ctx.tells_its_verdict()
 }

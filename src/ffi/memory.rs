@@ -20,10 +20,11 @@ impl Ctx<'_> {
         unsafe { raw::RedisModule_ReplyWithSet }.is_some()
     }
 
-    /// Whether a script, which `command` calls, is flagged as one that may write though memory is full. The server knows that of a
-    /// script that it has run.
+    /// Whether a script, which `command` calls, is flagged as one that may write though memory is
+    /// full. The server knows that of a script that it has run.
     pub(crate) fn may_run_out(self, command: &CStr, script: Str<'_>) -> bool {
-        // With this number of keys the server does not run a script that it would not have refused, whatever its flags are.
+        // With this number of keys the server does not run a script that it would not have refused,
+        // whatever its flags are.
         let keys = OwnedStr::new(b"-1");
         self.verdict(command, &[script, keys.get()]) == Some(false)
     }
@@ -36,14 +37,15 @@ impl Ctx<'_> {
         reply.is_some_and(|reply| !reply.is_error())
     }
 
-    /// Whether the server refuses a command that writes for want of memory; `None` if it does not tell, or if the command is none that
-    /// writes. The arguments must be such that it does nothing then.
+    /// Whether the server refuses a command that writes for want of memory; `None` if it does not
+    /// tell, or if the command is none that writes. The arguments must be such that it does nothing
+    /// then.
     fn verdict(self, command: &CStr, arguments: &[Str<'_>]) -> Option<bool> {
         if !self.tells_its_verdict() {
             return None;
         }
-        // `M` has it refused for want of memory, then `W` as a write, so it never runs; `E` asks for the error as the reply.
-        // A server that does not know the format answers with nothing.
+        // `M` has it refused for want of memory, then `W` as a write, so it never runs; `E` asks
+        // for the error as the reply. A server that does not know the format answers with nothing.
         let reply = self.call_with(c"MWEv", command, arguments)?;
         let error = reply.error();
         if error.starts_with(b"OOM ") {

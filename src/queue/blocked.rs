@@ -172,7 +172,8 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             let key = OwnedStr::new(&name.1);
             let is_here = ctx.may_serve(key.get()) && !has_departed(name.0, &name.1);
             if matches!(outcome, Outcome::Waiting) && !is_here {
-                // Its time was over in the very turn in which the pool went to another server, perhaps with its ticket.
+                // Its time was over in the very turn in which the pool went to another server,
+                // perhaps with its ticket.
                 leave_line(ctx, &name, &session, id);
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }

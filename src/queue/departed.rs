@@ -1,9 +1,10 @@
 //! Telling a pool that was moved to another server from one that was deleted.
 //!
-//! `MIGRATE` deletes the key here once the other server has it, and reports that as a `del`: whoever is blocked there must not be
-//! granted a seat of a new pool then, while the holders keep theirs on the other server. What gives it away is that the value is
-//! saved first, alone and in this process, and deleted before the timer runs again. `DUMP` and `DEL` in one step look the same, and
-//! mostly mean the same.
+//! `MIGRATE` deletes the key here once the other server has it, and reports that as a `del`:
+//! whoever is blocked there must not be granted a seat of a new pool then, while the holders keep
+//! theirs on the other server. What gives it away is that the value is saved first, alone and in
+//! this process, and deleted before the timer runs again. `DUMP` and `DEL` in one step look the
+//! same, and mostly mean the same.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,7 +17,8 @@ use crate::reclaim;
 
 #[derive(Default)]
 struct Departures {
-    /// Values that were saved since the timer ran, at whose names clients are blocked. By address: nothing more is known up to 6.2.
+    /// Values that were saved since the timer ran, at whose names clients are blocked. By address:
+    /// nothing more is known up to 6.2.
     saved: HashSet<usize>,
     /// Names from which such a value has gone.
     departed: HashSet<Name>,
@@ -59,7 +61,8 @@ pub(crate) fn forget_saved() {
     DEPARTURES.with_borrow_mut(|state| state.saved.clear());
 }
 
-/// Whether the pool at a name, at which there is none, has moved to another server, and those who wait were not told yet.
+/// Whether the pool at a name, at which there is none, has moved to another server, and those who
+/// wait were not told yet.
 pub(crate) fn has_departed(database: c_int, key: &[u8]) -> bool {
     DEPARTURES.with_borrow(|state| {
         !state.departed.is_empty() && state.departed.contains(&(database, key.into()))

@@ -8,8 +8,8 @@
 //! Up to 7.0 that runs the waiter's callback at once, inside the command that wakes it: so it comes last, after the key is closed.
 //!
 //! This file holds what is known of the waiters and of the names they wait at; [`serving`] is what is done with an open key, and
-//! [`blocked`] what the server calls back for; [`departed`] tells a pool that moved away from one that was deleted; [`beside`] makes
-//! the names at which some servers know the clients.
+//! [`blocked`] what the server calls back for; [`departed`] tells a pool that moved away from one
+//! that was deleted; [`beside`] makes the names at which some servers know the clients.
 
 mod beside;
 mod blocked;

@@ -24,7 +24,8 @@
 //!   append-only file, so the server needs `builder().recording()`; `commands_in_aof()` reads the whole file.
 //! - Every server allows DEBUG, has `save ""` and no AOF unless told otherwise, and belongs to its value: dropping it kills the
 //!   process and removes the directory. A test that panics prints the end of its servers' logs. A server that died by itself
-//!   fails the test even where no assertion noticed. Whatever ends the test's own process, a signal or an abort, ends its servers.
+//!   fails the test even where no assertion noticed. Whatever ends the test's own process, a
+//!   signal or an abort, ends its servers.
 //!
 //! The binary is `REDIS_SERVER` (default `redis-server` from PATH). The module is `REDIS_SEAT_MODULE`, else the
 //! fixture lets cargo build it, in the profile of the test binary.

@@ -93,7 +93,8 @@ fn second_or_queue(dialog: &mut Dialog, second: &mut Waiter, deleted_after: bool
 
 const SENT_AWAY: &str = "!TRYAGAIN This node cannot serve the pool any more, ask again";
 
-/// The pool is full, `b` and `c` are blocked there, `d` with a ticket; there is a second server, which has an empty pool's name.
+/// The pool is full, `b` and `c` are blocked there, `d` with a ticket; there is a second server
+/// without keys.
 fn two_servers() -> (Server, Dialog, [Waiter; 3], Server, Dialog) {
     let (here, mut dialog) = full_pool(Server::builder().tcp());
     let there = Server::builder().tcp().start();
