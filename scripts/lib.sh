@@ -42,6 +42,10 @@ private_dir() {
     rm -rf "$dir"
   )
   trap 'kill $server_pid 2>/dev/null || true; wait $server_pid 2>/dev/null || true; rm -rf "$dir"' EXIT
+  # Without these bash takes no notice of an INT that the command it waits for has survived.
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
 }
 
 # Runs a command in a process group of its own, which ends when a signal ends the script.
