@@ -43,6 +43,22 @@ pub(crate) static MAX_QUEUE_MS: Number = Number {
     value: AtomicI64::new(86_400_000),
 };
 
+/// For how long no lease expires after the server was away, in milliseconds; 0 is not at all.
+pub(crate) static LEASE_GRACE: Number = Number {
+    name: c"lease-grace",
+    least: 0,
+    most: 86_400_000,
+    value: AtomicI64::new(30_000),
+};
+
+/// For how long nobody is granted a seat after what may have lost grants, in milliseconds; 0 is not at all.
+pub(crate) static GRANT_HOLD: Number = Number {
+    name: c"grant-hold",
+    least: 0,
+    most: 86_400_000,
+    value: AtomicI64::new(0),
+};
+
 /// Whether clients may send internal commands, to pipe an AOF by hand.
 pub(crate) static ALLOW_EFFECTS: Switch = Switch {
     name: c"allow-effects",
@@ -68,11 +84,13 @@ pub(crate) static RELEASE_SHA: ShaList = ShaList::new(c"release-sha");
 /// The scripts that are carried out as HEARTBEAT.
 pub(crate) static HEARTBEAT_SHA: ShaList = ShaList::new(c"heartbeat-sha");
 
-static NUMBERS: [&Number; 4] = [
+static NUMBERS: [&Number; 6] = [
     &MAX_METADATA,
     &MAX_SESSION,
     &MAX_QUEUE_LENGTH,
     &MAX_QUEUE_MS,
+    &LEASE_GRACE,
+    &GRANT_HOLD,
 ];
 static SWITCHES: [&Switch; 3] = [&ALLOW_EFFECTS, &SCRIPT_KEYS, &SCRIPT_VIEW];
 static LISTS: [&ShaList; 3] = [&ACQUIRE_SHA, &RELEASE_SHA, &HEARTBEAT_SHA];
@@ -91,6 +109,11 @@ pub(crate) struct Number {
 impl Number {
     pub(crate) fn get(&self) -> usize {
         usize::try_from(self.value.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// A number of milliseconds.
+    pub(crate) fn get_ms(&self) -> i64 {
+        self.value.load(Relaxed)
     }
 }
 

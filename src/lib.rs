@@ -85,6 +85,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
     config::init(ctx, args)?;
     commands::register(ctx)?;
+    grace::register(ctx);
     reclaim::register(ctx)?;
     scripts::register();
     config::listen(ctx);

@@ -13,7 +13,7 @@ use crate::ffi::{Args, Ctx, Mode, OwnedStr, Str, api};
 use crate::invalid_entries::InvalidEntries;
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};
-use crate::{reclaim, stats};
+use crate::{grace, reclaim, stats};
 
 /// What takes a key's time to live away.
 const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
@@ -348,7 +348,9 @@ impl Drop for PoolKey<'_> {
         if let Some(line) = self.line.take() {
             let has_waiters = !line.is_empty();
             queue::put_line(self.database, self.name.bytes(), line);
-            if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
+            if has_waiters && self.moment.holds_grants {
+                self.note(grace::hold_end_ms(self.database));
+            } else if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
                 // Whoever emptied the pool took its limit along; now that of the first in line holds.
                 self.note(self.moment.now_ms);
             } else if has_waiters && (self.suspended.is_some() || self.invalid.is_some()) {

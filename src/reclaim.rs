@@ -159,6 +159,14 @@ fn forget_all(database: c_int) {
     hints::free(flushed, count);
 }
 
+/// Whether there is a lease or a ticket in any pool.
+pub(crate) fn has_deadlines() -> bool {
+    HINTS.with_borrow(|hints| {
+        let mut schedules = hints.databases.values();
+        schedules.any(|schedule| !schedule.is_empty())
+    })
+}
+
 /// Has the timer run within the next turn of the event loop.
 pub(crate) fn wake_soon(ctx: Ctx<'_>) {
     HINTS.with_borrow_mut(|hints| hints.arm(ctx, ctx.now_ms()));
@@ -179,7 +187,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     ctx.subscribe_to_events(classes as u32, Some(on_key_event))?;
     let module_context = ctx.detached();
     HINTS.with_borrow_mut(|hints| hints.module_context = module_context);
-    let callbacks: [(u64, raw::RedisModuleEventCallback); 4] = [
+    let callbacks: [(u64, raw::RedisModuleEventCallback); 5] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
         (
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
@@ -187,6 +195,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
         ),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swapdb)),
         (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron)),
+        (raw::REDISMODULE_EVENT_LOADING, Some(on_loading)),
     ];
     for (id, callback) in callbacks {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
@@ -209,8 +218,10 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
             return;
         }
-        let may_grant = queue::blocked_clients() > 0;
-        if ctx.must_not_replicate() || (may_grant && server::refuses_writes(ctx)) {
+        let must_ask = queue::blocked_clients() > 0 || grace::is_on();
+        let refuses = must_ask && server::refuses_writes(ctx);
+        grace::saw_whether_it_refuses(ctx, refuses);
+        if refuses || ctx.must_not_replicate() {
             let retry_ms = ctx.now_ms() + RETRY_MS;
             HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));
             return;
@@ -229,15 +240,15 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
 /// Reclaims what has lapsed, until time is over, but something in any case.
 fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
     loop {
-        let moment = grace::moment(ctx);
         let due = HINTS.with_borrow_mut(|hints| {
-            hints.looked_at = hints.take_due(moment.now_ms);
+            hints.looked_at = hints.take_due(ctx.now_ms());
             hints.looked_at.clone()
         });
         let Some((database, name)) = due else {
             return;
         };
         ctx.select_database(database);
+        let moment = grace::moment(ctx);
         let name = OwnedStr::new(&name);
         if let Some(next_ms) = reclaim_from(ctx, name.get(), moment, out_of_time) {
             // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
@@ -345,8 +356,12 @@ unsafe extern "C" fn on_role_change(
 ) {
     // SAFETY: the server passes the context of this call.
     let ctx = unsafe { Ctx::new(ctx) };
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+        guard("a demotion", grace::on_demotion);
+    }
     if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
         guard("a promotion", || {
+            grace::on_promotion(ctx);
             HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
         });
     }
@@ -365,6 +380,7 @@ unsafe extern "C" fn on_flush(
     let (ctx, flushed) = unsafe { (Ctx::new(ctx), &*flushed.cast::<raw::RedisModuleFlushInfo>()) };
     guard("a flush", || {
         let database = flushed.dbnum;
+        grace::on_flush(ctx, database);
         forget_all(database);
         scripts::flushed(database);
         queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
@@ -394,10 +410,24 @@ unsafe extern "C" fn on_swapdb(
             let second = hints.databases.insert(other, first).unwrap_or_default();
             hints.databases.insert(one, second);
         });
+        grace::databases_swapped(one, other);
         queue::databases_swapped(one, other);
         scripts::databases_swapped(ctx, one, other);
         queue::look_soon_everywhere(ctx, |database| database == one || database == other);
     });
+}
+
+unsafe extern "C" fn on_loading(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    phase: u64,
+    _: *mut c_void,
+) {
+    if phase == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
+        // SAFETY: the server passes the context of this call.
+        let ctx = unsafe { Ctx::new(ctx) };
+        guard("a load", || grace::on_load(ctx));
+    }
 }
 
 /// The timer goes by a clock that never steps, and leases by one that may: what a step forward has made due is found here.
@@ -405,11 +435,12 @@ unsafe extern "C" fn on_cron(
     ctx: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
-    _: *mut c_void,
+    cron: *mut c_void,
 ) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
+    // SAFETY: the server passes the context of this call, and this event comes with this structure.
+    let (ctx, cron) = unsafe { (Ctx::new(ctx), &*cron.cast::<raw::RedisModuleCronLoopInfo>()) };
     guard("cron", || {
+        grace::on_cron(ctx, cron.hz);
         HINTS.with_borrow_mut(|hints| {
             let now_ms = ctx.now_ms();
             let is_due = hints.earliest_ms().is_some_and(|at_ms| at_ms <= now_ms);

@@ -46,10 +46,21 @@ pub(crate) fn version(ctx: Ctx<'_>) -> String {
     Info::of(ctx, c"server").field(c"redis_version")
 }
 
-/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS` or with `MISCONF`. It asks so before commands only;
-/// what the module grants by itself has to ask, too.
+/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS`, `MISCONF` or `CLUSTERDOWN`. It asks so before
+/// commands only; what the module grants by itself has to ask, too.
 pub(crate) fn refuses_writes(ctx: Ctx<'_>) -> bool {
-    lacks_replicas(ctx) || has_failed_to_save(ctx)
+    lacks_replicas(ctx) || has_failed_to_save(ctx) || is_of_a_cluster_that_is_down(ctx)
+}
+
+/// Whether the server is a node of a cluster that does not serve: too few of its nodes are in sight, or some slots are nobody's.
+fn is_of_a_cluster_that_is_down(ctx: Ctx<'_>) -> bool {
+    const DOWN: &[u8] = b"cluster_state:fail";
+    if !ctx.is_in_cluster() {
+        return false;
+    }
+    let about = OwnedStr::new(b"INFO");
+    let reply = ctx.call(c"CLUSTER", &[about.get()]);
+    reply.is_some_and(|reply| reply.text().starts_with(DOWN))
 }
 
 /// Whether too few replicas follow (`min-replicas-to-write`).

@@ -104,6 +104,9 @@ extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int)
         let blocked = crate::queue::blocked_clients();
         raw::add_info_field_unsigned_long_long(info, "blocked_clients", blocked);
         raw::add_info_field_long_long(info, "tickets", TICKETS.load(Relaxed));
+        let (floor_ms, hold_ms) = crate::grace::left_ms();
+        raw::add_info_field_long_long(info, "lease_floor_ms", floor_ms);
+        raw::add_info_field_long_long(info, "grant_hold_ms", hold_ms);
         let (pools, are_others_possible) = crate::scripts::known();
         raw::add_info_field_unsigned_long_long(info, "script_key_pools", pools as u64);
         let walking = u64::from(are_others_possible);

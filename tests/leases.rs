@@ -1,5 +1,7 @@
 //! Leases as their holders meet them: what is asked for, what is answered, and when a seat is gone.
 
+mod grace;
+mod hold;
 mod input;
 mod kept;
 mod lapsed;

@@ -105,6 +105,7 @@ impl<'a> Attempt<'a> {
         let pool = key.pool();
         let is_higher = !key.exists() || self.seats > pool.seats();
         let matters = is_higher
+            && !self.call.moment.holds_grants
             && pool.waiting(self.call.moment, key.line()) > 0
             && self.seats > key.used()
             && self.metadata().is_ok()

@@ -189,7 +189,7 @@ impl Reply {
     }
 
     /// The string, of a string reply; empty for any other.
-    fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         // SAFETY: the reply is valid, and lasts as long as `self`.
         unsafe { bytes(self.raw.as_ptr()) }.unwrap_or_default()
     }

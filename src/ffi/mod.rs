@@ -6,6 +6,7 @@
 //! a value (`rdb_save`, `aof_rewrite`) in a child that it has forked.
 
 mod call;
+mod clock;
 mod filter;
 mod keyspace;
 mod memory;
@@ -14,6 +15,7 @@ mod user;
 mod value;
 
 pub(crate) use call::Reply;
+pub(crate) use clock::{server_ms, uptime_ms};
 pub(crate) use filter::Incoming;
 pub(crate) use keyspace::{Kind, Mode, Walk};
 pub(crate) use spec::{Argument, Spec};
@@ -140,8 +142,7 @@ impl<'a> Ctx<'a> {
 
     /// The server's clock, in milliseconds of unix time. It moves inside MULTI and scripts, too.
     pub(crate) fn now_ms(self) -> i64 {
-        // SAFETY: the function has no conditions.
-        unsafe { api!(RedisModule_Milliseconds)() }
+        clock::server_ms()
     }
 
     pub(crate) fn selected_database(self) -> c_int {

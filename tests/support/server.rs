@@ -33,6 +33,7 @@ pub struct Builder {
     sentinel: bool,
     plain: bool,
     module_args: String,
+    shipped_grace: bool,
     lines: Vec<String>,
     tcp: bool,
     data: Option<PathBuf>,
@@ -70,6 +71,13 @@ impl Builder {
     /// What follows the module's path in `loadmodule`: names and values.
     pub fn module_args(mut self, arguments: &str) -> Self {
         self.module_args = arguments.to_owned();
+        self
+    }
+
+    /// With the lease grace that the module has unless it is told otherwise. The other servers have none, so that their leases end at
+    /// their deadlines whatever happened before.
+    pub fn shipped_grace(mut self) -> Self {
+        self.shipped_grace = true;
         self
     }
 
@@ -397,8 +405,13 @@ impl Server {
             lines.push("enable-module-command yes".to_owned());
         }
         if !self.builder.plain {
+            let grace = if self.builder.shipped_grace {
+                ""
+            } else {
+                "lease-grace 0 "
+            };
             lines.push(format!(
-                "loadmodule {} {}",
+                "loadmodule {} {grace}{}",
                 module().display(),
                 self.builder.module_args
             ));

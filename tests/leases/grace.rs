@@ -1,0 +1,317 @@
+//! A holder does not lose its seat because the server was away, and a dead one does not keep it for longer than the lease grace.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::lines::{Lines, total, wait_for_reclaim, wait_until};
+use crate::reclaim::paused::signal;
+use crate::support::{Builder, Server, Wire, eventually};
+use crate::waiters::Waiter;
+
+/// The lease of those who hold the seats when the server goes away.
+const LEASE_MS: i64 = 1500;
+
+fn with_grace(grace_ms: i64) -> Builder {
+    Server::builder().module_args(&format!("lease-grace {grace_ms}"))
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(now.expect("after 1970").as_millis()).expect("not that long after 1970")
+}
+
+fn floor_left_ms(server: &Server) -> u64 {
+    total(server, "lease_floor_ms")
+}
+
+/// A pool of two seats, one held by a client that lives and one by a client that is dead, and somebody who waits.
+struct Held<'a> {
+    server: &'a Server,
+    holder: Wire,
+    waiter: Waiter,
+    deadline_ms: i64,
+}
+
+impl Held<'_> {
+    fn of(server: &Server) -> Held<'_> {
+        let mut holder = server.wire();
+        let replies = holder.ask_at_once(&[
+            &format!("SEAT.ACQUIRE pool alive 2 PX {LEASE_MS}"),
+            &format!("SEAT.ACQUIRE pool dead 2 PX {LEASE_MS}"),
+        ]);
+        let deadline_ms = now_ms() + LEASE_MS;
+        assert!(replies[1].starts_with("1 ACQUIRED 2 2"), "{replies:?}");
+        let waiter = Waiter::of(server, "SEAT.ACQUIRE pool waiter 2 BLOCK 0");
+        Held {
+            server,
+            holder,
+            waiter,
+            deadline_ms,
+        }
+    }
+
+    /// The heartbeat that is on its way while the server is away.
+    fn sends_a_heartbeat(&mut self) {
+        let heartbeat = ["SEAT.HEARTBEAT", "pool", "alive", "PX", "600000"];
+        self.holder.send(&heartbeat);
+    }
+
+    fn lets_the_deadline_pass(&self) {
+        eventually("the leases would be over", || {
+            now_ms() > self.deadline_ms + 100
+        });
+    }
+
+    /// The live holder is heard and goes on. The waiter gets the dead one's seat, and not before `at_least` from now on.
+    fn ends_well(mut self, what: &str, at_least: Duration) {
+        let back = Instant::now();
+        let heard = self.holder.read();
+        let heard = String::from_utf8_lossy(&heard);
+        assert!(heard.contains("HEARTBEAT_UPDATED"), "{what}: {heard:?}");
+        self.waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+        assert!(back.elapsed() >= at_least, "{what}: {:?}", back.elapsed());
+        let mut wire = self.server.wire();
+        assert_eq!(wire.ask("SEAT.PTTL pool dead"), "-2", "{what}");
+        assert_eq!(
+            wire.ask("SEAT.HEARTBEAT pool alive"),
+            "1 HEARTBEAT_UPDATED 2",
+            "{what}"
+        );
+        wait_for_reclaim(self.server, 1);
+    }
+}
+
+#[test]
+fn heartbeats_that_waited_for_a_stopped_server_are_in_time() {
+    let server = Server::builder().shipped_grace().start();
+    let mut held = Held::of(&server);
+    signal(&server, "STOP");
+    let stopped = Instant::now();
+    held.sends_a_heartbeat();
+    held.lets_the_deadline_pass();
+    eventually("the gap is one of more than a second", || {
+        stopped.elapsed() > Duration::from_millis(1300)
+    });
+    let gap = stopped.elapsed();
+    signal(&server, "CONT");
+    held.ends_well("SIGSTOP", gap / 2);
+    assert_eq!(floor_left_ms(&server), 0);
+}
+
+/// A script that goes on for as long as somebody waits at `clock`, whose own commands are no sign of life.
+const LONG_SCRIPT: &str = "
+    while redis.call('SEAT.QUEUE', 'clock')[1][2] < 1700 do end
+    return redis.call('SEAT.ACQUIRE', 'pool', 'newcomer', 2)[2]";
+
+#[test]
+fn heartbeats_that_waited_for_a_busy_server_are_in_time() {
+    for (what, command, reply) in [
+        ("DEBUG SLEEP", vec!["DEBUG", "SLEEP", "1.7"], "+OK\r\n"),
+        (
+            "a script",
+            vec!["EVAL", LONG_SCRIPT, "2", "clock", "pool"],
+            "$18\r\nNO_SEATS_AVAILABLE\r\n",
+        ),
+    ] {
+        let server = Server::builder().shipped_grace().start();
+        let mut held = Held::of(&server);
+        let mut other = server.wire();
+        other.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
+        other.send(&command);
+        held.sends_a_heartbeat();
+        let answer = other.read();
+        assert_eq!(String::from_utf8_lossy(&answer), reply, "{what}");
+        assert!(now_ms() > held.deadline_ms, "{what} was too short");
+        held.ends_well(what, Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn heartbeats_that_a_pause_kept_waiting_are_in_time() {
+    for pause in ["CLIENT PAUSE 1900 ALL", "CLIENT PAUSE 600000 WRITE"] {
+        let server = Server::builder().shipped_grace().start();
+        let mut held = Held::of(&server);
+        let mut other = server.wire();
+        other.ask(pause);
+        held.sends_a_heartbeat();
+        held.lets_the_deadline_pass();
+        if pause.ends_with("WRITE") {
+            // Readers are served meanwhile, and see the holders whose heartbeats wait.
+            assert_eq!(other.ask("SEAT.COUNT pool"), "2");
+            other.ask("CLIENT UNPAUSE");
+        }
+        held.ends_well(pause, Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn nobody_is_lost_while_writes_are_refused_nor_in_the_grace_after() {
+    let server = with_grace(1500).start();
+    let held = Held::of(&server);
+    let mut wire = server.wire();
+    wire.ask("CONFIG SET min-replicas-to-write 1");
+    let reply = wire.ask("SEAT.HEARTBEAT pool alive");
+    assert!(reply.contains("NOREPLICAS"), "{reply}");
+    held.lets_the_deadline_pass();
+    assert_eq!(wire.ask("SEAT.COUNT pool"), "2");
+    assert_eq!(total(&server, "expired"), 0);
+    wire.ask("CONFIG SET min-replicas-to-write 0");
+    let mut held = held;
+    held.sends_a_heartbeat();
+    held.ends_well("NOREPLICAS", Duration::from_millis(700));
+}
+
+#[test]
+fn nobody_is_lost_while_the_disk_is_full() {
+    let server = with_grace(1500).config("save 3600 1000000").start();
+    let mut wire = server.wire();
+    // A file cannot take the place of a folder.
+    let in_the_way = server.dir().join("dump.rdb");
+    fs::create_dir(&in_the_way).expect("a folder");
+    let held = Held::of(&server);
+    wire.ask("BGSAVE");
+    eventually("the snapshot has failed", || {
+        server.info("persistence")["rdb_last_bgsave_status"] == "err"
+    });
+    let reply = wire.ask("SEAT.HEARTBEAT pool alive");
+    assert!(reply.contains("MISCONF"), "{reply}");
+    held.lets_the_deadline_pass();
+    assert_eq!(wire.ask("SEAT.COUNT pool"), "2");
+    fs::remove_dir(&in_the_way).expect("it is removed");
+    wire.ask("BGSAVE");
+    eventually("the snapshot is done", || {
+        server.info("persistence")["rdb_last_bgsave_status"] == "ok"
+    });
+    let mut held = held;
+    held.sends_a_heartbeat();
+    held.ends_well("MISCONF", Duration::from_millis(500));
+}
+
+#[test]
+fn holders_find_their_way_back_after_a_crash() {
+    for configuration in ["save 3600 1", "appendonly yes"] {
+        let mut server = with_grace(2500).config(configuration).start();
+        let mut wire = server.wire();
+        for session in ["alive", "dead"] {
+            wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 400"));
+        }
+        wire.ask("SEAT.ACQUIRE pool first 2 QUEUE 400");
+        let deadline_ms = wire.now_ms() + 400;
+        wire.ask(if configuration.starts_with("save") {
+            "SAVE"
+        } else {
+            "PING"
+        });
+        eventually("the AOF has it", || {
+            server
+                .info("persistence")
+                .get("aof_pending_bio_fsync")
+                .is_none_or(|jobs| jobs == "0")
+        });
+        server.kill9();
+        eventually("the leases would be over", || now_ms() > deadline_ms);
+        server.restart();
+        let started = Instant::now();
+        let mut wire = server.wire();
+        let reply = wire.ask("SEAT.ACQUIRE pool late 2");
+        assert_eq!(reply, "0 NO_SEATS_AVAILABLE 2 2", "{configuration}");
+        assert_eq!(wire.ask("SEAT.POSITION pool first"), "1", "{configuration}");
+        let left_ms = wire.number("SEAT.PTTL pool dead");
+        assert!((1..=2500).contains(&left_ms), "{left_ms}");
+        let next_ms = wire.pool_info("pool", "next_deadline_ms") - wire.now_ms();
+        assert!((1..=2500).contains(&next_ms), "{next_ms}");
+        let beat = wire.ask("SEAT.HEARTBEAT pool alive EX 600");
+        assert_eq!(beat, "1 HEARTBEAT_UPDATED 1 600000", "{configuration}");
+        wait_for_reclaim(&server, 1);
+        assert!(
+            started.elapsed() >= Duration::from_millis(1000),
+            "{configuration}"
+        );
+        assert_eq!(wire.ask("SEAT.SESSIONS pool"), "alive", "{configuration}");
+        assert_eq!(floor_left_ms(&server), 0);
+    }
+}
+
+#[test]
+fn a_promoted_replica_gives_holders_the_time_to_come_over() {
+    let mut primary = with_grace(2500).tcp().start();
+    let replica = with_grace(2500).replica_of(&primary).start();
+    let mut wire = primary.wire();
+    for session in ["alive", "dead"] {
+        wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 400"));
+    }
+    let deadline_ms = wire.now_ms() + 400;
+    primary.wait_for_offset(&replica);
+    primary.kill9();
+    let mut wire = replica.wire();
+    wait_until(&mut wire, deadline_ms);
+    // As a replica it goes by the deadlines that it was sent.
+    assert_eq!(wire.ask("SEAT.COUNT pool"), "0");
+    assert_eq!(floor_left_ms(&replica), 0);
+    assert_eq!(wire.ask("REPLICAOF NO ONE"), "OK");
+    assert_eq!(
+        wire.ask("SEAT.ACQUIRE pool late 2"),
+        "0 NO_SEATS_AVAILABLE 2 2"
+    );
+    assert_eq!(
+        wire.ask("SEAT.HEARTBEAT pool alive EX 600"),
+        "1 HEARTBEAT_UPDATED 1 600000"
+    );
+    wait_for_reclaim(&replica, 1);
+    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "alive");
+}
+
+#[test]
+fn a_demoted_primary_goes_by_the_deadlines_it_is_sent() {
+    let primary = with_grace(600_000).tcp().start();
+    let other = with_grace(600_000).tcp().start();
+    let mut wire = other.wire();
+    wire.ask("SEAT.ACQUIRE own x 1 PX 50");
+    signal(&other, "STOP");
+    thread::sleep(Duration::from_millis(1300));
+    signal(&other, "CONT");
+    assert_eq!(wire.ask("SEAT.COUNT own"), "1");
+    wire.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    primary.wire().ask("SEAT.ACQUIRE pool a 1 PX 200");
+    let deadline_ms = wire.now_ms() + 200;
+    primary.wait_for_offset(&other);
+    wait_until(&mut wire, deadline_ms);
+    assert_eq!(wire.ask("SEAT.COUNT pool"), "0");
+    assert_eq!(floor_left_ms(&other), 0);
+}
+
+#[test]
+fn what_is_no_absence_prolongs_nothing() {
+    // A first start, an idle server whose cron runs once a second, and one that is asked often.
+    let server = Server::builder().shipped_grace().config("hz 1").start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool keeps 9 EX 600");
+    for lease_ms in [300, 1200, 2300] {
+        wire.ask(&format!("SEAT.ACQUIRE pool a 9 PX {lease_ms}"));
+        let deadline_ms = wire.now_ms() + lease_ms;
+        eventually("the lease is over", || now_ms() >= deadline_ms);
+        assert_eq!(wire.ask("SEAT.COUNT pool"), "1", "{lease_ms}");
+        assert_eq!(floor_left_ms(&server), 0, "{lease_ms}");
+    }
+}
+
+#[test]
+fn without_a_grace_deadlines_count_as_they_stand() {
+    let server = with_grace(0).start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool a 1 PX 1000");
+    wire.ask("DEBUG SLEEP 1.5");
+    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "0 SESSION_NOT_ACTIVE");
+}
+
+#[test]
+fn an_absence_prolongs_by_no_more_than_the_grace() {
+    let server = with_grace(300).start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool a 1 PX 1000");
+    wire.ask("DEBUG SLEEP 1.9");
+    let left_ms = wire.number("SEAT.PTTL pool a");
+    assert!((-2..=300).contains(&left_ms), "{left_ms}");
+    wait_for_reclaim(&server, 1);
+}
