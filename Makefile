@@ -1,6 +1,6 @@
 # What one does with this repository. Each target first installs what it needs and the machine lacks (scripts/setup).
 
-.PHONY: help setup build run demo test matrix trust bench lint sha
+.PHONY: help setup build run demo test matrix trust upstream bench lint sha
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -21,6 +21,10 @@ matrix: build ## the tests on every supported server version
 trust: build ## crashes, failovers, hostile input, load, upgrades: in full, on every server version; half an hour
 	@scripts/setup bench
 	@scripts/trust
+
+upstream: build ## the server's own suite with the module against without (UNITS=short for some of it, UNITS="unit/dump ...")
+	@scripts/setup upstream
+	@scripts/upstream $(UNITS)
 
 bench: build ## the benchmarks, docs/benchmarks.md anew, and an error if a budget is missed
 	@scripts/setup bench
