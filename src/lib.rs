@@ -38,6 +38,10 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version as the server's MODULE LIST shows it: two decimal digits each for minor and patch.
 const VERSION_NUMBER: c_int = 100;
 
+/// The option by which Valkey, from 9 on, is told that the module's values may be in slots that it migrates in one step. Older
+/// headers lack it, and other servers give this bit no meaning.
+const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
 /// The server's allocator, so that pools count into its memory limit. Unit tests have no server.
 #[cfg(not(test))]
 #[global_allocator]
@@ -79,7 +83,8 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     quiet_panics();
     ctx.set_options(
         raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED,
+            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+            | HANDLE_ATOMIC_SLOT_MIGRATION,
     );
     seat_pool::calibrate_memory(ffi::bytes_for_one());
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
@@ -91,8 +96,8 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     config::listen(ctx);
     stats::register(ctx);
     ctx.log_notice(&format!(
-        "seat {VERSION} on Redis {}: {}",
-        server::version(ctx),
+        "seat {VERSION} on {}: {}",
+        server::describe(ctx),
         config::describe()
     ));
     server::warn(ctx);

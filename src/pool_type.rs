@@ -9,7 +9,7 @@ use seat_pool::{DecodeError, Decoder, Pool};
 
 use crate::effects::emit_to_aof;
 use crate::ffi::{Digest, Io, OwnedStr, Str, guard};
-use crate::{arrivals, queue, reclaim, stats};
+use crate::{arrivals, queue, reclaim, server, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
@@ -36,7 +36,7 @@ pub(crate) static POOL_TYPE: RedisType = RedisType::new(
         mem_usage2: None,
         free_effort2: None,
         unlink2: Some(unlink2),
-        copy2: None,
+        copy2: Some(copy2),
         aux_save2: None,
     },
 );
@@ -218,6 +218,22 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c
         pool.rows_and_tickets().max(1)
     })
     .unwrap_or(1)
+}
+
+/// As [`copy`], since 7.0, with the number of the database that the copy is made from.
+unsafe extern "C" fn copy2(
+    key: *mut raw::RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> *mut c_void {
+    guard("copy", || {
+        // SAFETY: the server passes the key's context, and the function to read it exists where this callback is called.
+        let database = unsafe { raw::RedisModule_GetDbIdFromOptCtx.map(|database| database(key)) };
+        if let Some(database) = database {
+            server::has_begun_in(database);
+        }
+    });
+    // SAFETY: the server passes a value of this type, unchanged during the call; the names are not read.
+    unsafe { copy(ptr::null_mut(), ptr::null_mut(), value) }
 }
 
 unsafe extern "C" fn copy(

@@ -218,6 +218,7 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
             return;
         }
+        queue::unblock_late();
         let must_ask = queue::blocked_clients() > 0 || grace::is_on();
         let refuses = must_ask && server::refuses_writes(ctx);
         grace::saw_whether_it_refuses(ctx, refuses);
@@ -325,15 +326,15 @@ unsafe extern "C" fn on_key_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    let event = event.to_bytes();
-    if arrivals::may_be_pool(event) {
+    scripts::key_changed(ctx, event, key);
+    if arrivals::may_be_pool(event.to_bytes()) {
         guard("a keyspace event", || {
             // The key may be an object on the server's stack, which 6.2 cannot open.
             let name = OwnedStr::new(key.bytes());
             let moment = grace::moment(ctx);
             let opened = PoolKey::look(ctx, name.get(), moment);
             let is_pool = opened.as_ref().is_ok_and(|key| key.exists());
-            arrivals::seen(ctx, event, is_pool);
+            arrivals::seen(ctx, event.to_bytes(), is_pool);
             let Ok(key) = opened else {
                 return;
             };
@@ -344,6 +345,11 @@ unsafe extern "C" fn on_key_event(
             drop(key);
             queue::look_soon(ctx, name.get().bytes());
         });
+    }
+    match event.to_bytes() {
+        b"move_from" => server::has_begun_in(ctx.selected_database()),
+        b"move_to" | b"copy_to" => server::back_to_where_it_began(ctx),
+        _ => {}
     }
     raw::Status::Ok as c_int
 }

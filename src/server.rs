@@ -1,6 +1,8 @@
 //! The server around the module: what it is, and how it is set up.
 
-use std::ffi::{CStr, c_int};
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
 use std::sync::LazyLock;
 
 use redis_module::raw;
@@ -41,9 +43,18 @@ impl Drop for Info<'_> {
     }
 }
 
-/// The server's version, as INFO states it.
-pub(crate) fn version(ctx: Ctx<'_>) -> String {
-    Info::of(ctx, c"server").field(c"redis_version")
+/// The server's name and its own version. What INFO states as Redis's is, on Valkey, the version that it is compatible with.
+pub(crate) fn describe(ctx: Ctx<'_>) -> String {
+    let server = Info::of(ctx, c"server");
+    match valkey_version(&server) {
+        Some(version) => format!("Valkey {version}"),
+        None => format!("Redis {}", server.field(c"redis_version")),
+    }
+}
+
+fn valkey_version(server: &Info<'_>) -> Option<String> {
+    let version = server.field(c"valkey_version");
+    (!version.is_empty()).then_some(version)
 }
 
 /// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS`, `MISCONF` or `CLUSTERDOWN`. It asks so before
@@ -96,7 +107,21 @@ fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
     reply.array_after(name).into_iter().next()
 }
 
-/// The server's version as one number, two digits each.
+/// Whether what a blocked client is told when the module wakes it waits in a buffer until the end of the turn, so that it is lost if
+/// something else ends the wait before: on Valkey since 8.0. Since then it has also had the module API under a name of its own, which
+/// is what can be asked for.
+pub(crate) fn replies_later() -> bool {
+    static REPLIES_LATER: LazyLock<bool> = LazyLock::new(|| {
+        let name = c"ValkeyModule_UnblockClient";
+        let mut function: *mut c_void = ptr::null_mut();
+        // SAFETY: the server looks the name up, and writes the function's address if it has it; nothing is called by that.
+        let status = unsafe { api!(RedisModule_GetApi)(name.as_ptr(), (&raw mut function).cast()) };
+        status == raw::Status::Ok as c_int
+    });
+    *REPLIES_LATER
+}
+
+/// The server's version as one number, two hexadecimal digits each: Valkey's own on Valkey.
 static VERSION: LazyLock<c_int> = LazyLock::new(|| {
     // SAFETY: the function has no conditions; it is absent in the oldest servers.
     unsafe { raw::RedisModule_GetServerVersion.map_or(0, |version| version()) }
@@ -113,8 +138,53 @@ pub(crate) fn mistakes_the_passed_over() -> bool {
     *VERSION < 0x0007_0200
 }
 
+thread_local! {
+    /// The database of the client whose MOVE, or COPY of a pool, is under way.
+    static BEGAN_IN: Cell<Option<c_int>> = const { Cell::new(None) };
+}
+
+/// MOVE or COPY has begun, for a client that has selected `database`.
+pub(crate) fn has_begun_in(database: c_int) {
+    BEGAN_IN.set(Some(database));
+}
+
+/// MOVE or COPY has told of the key that it made. A Valkey that tells modules so in the client's own context leaves it in that key's
+/// database; elsewhere it is the callback's own context that is put back, which nobody looks at any more.
+pub(crate) fn back_to_where_it_began(ctx: Ctx<'_>) {
+    if let Some(database) = BEGAN_IN.take() {
+        ctx.select_database(database);
+    }
+}
+
+/// Whether Valkey is of a version that, after MOVE and after COPY to another database, leaves a client there if any module listens to
+/// key events. What the client does next, and what follows in the AOF and on replicas, is then done there. After MOVE and after COPY of
+/// a pool [`back_to_where_it_began`] puts it back, but nothing tells where COPY of another key began. Nothing but the version tells of
+/// this either: to find out, one would have to copy a key.
+fn loses_the_database(ctx: Ctx<'_>) -> bool {
+    let Some(version) = valkey_version(&Info::of(ctx, c"server")) else {
+        return false;
+    };
+    let mut numbers = version.splitn(3, '.').map(|number| {
+        let digits = number.split(|other: char| !other.is_ascii_digit()).next();
+        digits.and_then(|digits| digits.parse::<u32>().ok())
+    });
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    (FIRST_TO_LOSE..FIRST_TO_KEEP).contains(&(next(), next(), next()))
+}
+
+/// The versions of Valkey between which [`loses_the_database`].
+const FIRST_TO_LOSE: (u32, u32, u32) = (8, 1, 1);
+const FIRST_TO_KEEP: (u32, u32, u32) = (9, 1, 1);
+
 /// Warns of a set-up in which the pool cannot keep what it promises.
 pub(crate) fn warn(ctx: Ctx<'_>) {
+    if loses_the_database(ctx) {
+        ctx.log_warning(&format!(
+            "{} leaves a client in the wrong database after COPY ... DB if a module listens to key events, as this one does: copy \
+             pools only to other databases, or use Valkey 9.1.1 or newer",
+            describe(ctx)
+        ));
+    }
     let policy = Info::of(ctx, c"memory").field(c"maxmemory_policy");
     if policy.starts_with("allkeys") {
         ctx.log_warning(&format!(

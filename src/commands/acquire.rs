@@ -73,10 +73,7 @@ impl Command for Acquire {
             }
             Decision::Vacant => request.grant(key)?,
             Decision::NoSeats { position } if request.waits() => request.join(key, position)?,
-            Decision::NoSeats { .. } => {
-                stats::DENIED.add();
-                replies::no_seats(ctx, key.used(), seats);
-            }
+            Decision::NoSeats { .. } => request.deny(&key),
         }
         Ok(())
     }
@@ -172,6 +169,12 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
+    fn deny(&self, key: &PoolKey<'_>) {
+        stats::DENIED.add();
+        let used = key.used();
+        replies::no_seats(self.call.ctx, used, self.seats);
+    }
+
     /// Whether the call asks for a place in the queue, in a context in which it can have one.
     fn waits(&self) -> bool {
         self.options.ticket_ms.is_some() || self.blocks()
@@ -192,6 +195,18 @@ impl<'a> Attempt<'a> {
         if known.is_none() {
             self.refuse_when_out_of_memory()?;
             self.refuse_when_queue_is_full(&key)?;
+        }
+        // Before anything changes, since the server may refuse it.
+        let blocked = match self.options.block_ms {
+            Some(timeout_ms) if self.blocks() => queue::block(ctx, key.name, timeout_ms),
+            _ => None,
+        };
+        if blocked.is_none() && self.options.ticket_ms.is_none() {
+            // As within a transaction.
+            self.deny(&key);
+            return Ok(());
+        }
+        if known.is_none() {
             stats::QUEUED.add();
             key.tell_joined();
         }
@@ -200,7 +215,7 @@ impl<'a> Attempt<'a> {
         // The client that waited for this session until now hears that its time is over.
         key.dismiss(session);
         if let Some(ticket_ms) = self.options.ticket_ms {
-            let valid_ms = if self.blocks() {
+            let valid_ms = if blocked.is_some() {
                 queue::attended_ms(ticket_ms)
             } else {
                 ticket_ms
@@ -223,26 +238,22 @@ impl<'a> Attempt<'a> {
         }
         // Joining may have brought another limit.
         key.serve();
-        let timeout_ms = match self.options.block_ms {
-            Some(timeout_ms) if self.blocks() => timeout_ms,
-            _ => {
-                replies::queued(ctx, key.used(), self.seats, position);
-                return Ok(());
-            }
+        let Some(blocked) = blocked else {
+            replies::queued(ctx, key.used(), self.seats, position);
+            return Ok(());
         };
-        let waiter = key.join_line(
-            arrival,
-            Request {
-                session: session.into(),
-                seats: self.seats,
-                metadata: metadata.into_owned(),
-                lease_ms: self.lease.map(|lease| lease.length_ms),
-                ticket_ms: self.options.ticket_ms,
-                since_ms,
-            },
-        );
+        let request = Request {
+            session: session.into(),
+            seats: self.seats,
+            metadata: metadata.into_owned(),
+            lease_ms: self.lease.map(|lease| lease.length_ms),
+            ticket_ms: self.options.ticket_ms,
+            since_ms,
+        };
+        key.join_line(arrival, request, &blocked);
+        let name = key.name;
         drop(key);
-        queue::block(ctx, self.call.key()?, waiter, timeout_ms);
+        queue::has_joined(ctx, name, &blocked);
         Ok(())
     }
 

@@ -180,6 +180,9 @@ impl<'a> Ctx<'a> {
 
     /// Blocks the client of this call on `key` until its handle is unblocked, for at most `timeout_ms` (0 is for ever).
     /// `on_reply` then answers it, and `on_free` ends every path; both get `data`, which must not be 0.
+    ///
+    /// `None` if the server refuses, which it does without a word to the client: Valkey does from 8.1 on where a client of RESP3
+    /// is subscribed.
     pub(crate) fn block_on_key(
         self,
         key: Str<'_>,
@@ -188,7 +191,7 @@ impl<'a> Ctx<'a> {
         on_reply: Callback,
         on_free: TimerCallback,
         data: u64,
-    ) -> BlockedClient {
+    ) -> Option<BlockedClient> {
         let mut keys = [key.as_ptr()];
         // SAFETY: context and key are valid, the callbacks have the right types, and the data is a number, not a pointer.
         let handle = unsafe {
@@ -203,7 +206,7 @@ impl<'a> Ctx<'a> {
                 ptr::without_provenance_mut(data as usize),
             )
         };
-        BlockedClient { handle }
+        (!handle.is_null()).then_some(BlockedClient { handle })
     }
 
     /// The data that the client of this callback was blocked with.

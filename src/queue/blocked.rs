@@ -7,8 +7,8 @@ use redis_module::raw;
 use super::beside::name_beside;
 use super::departed::has_departed;
 use super::{
-    BATCH, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
-    put_line, take_line,
+    BATCH, Blocked, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId,
+    forget_unconfirmed, put_line, take_line,
 };
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
@@ -16,26 +16,43 @@ use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
 use crate::{grace, reclaim, replies, server, stats};
 
-/// Blocks the client of this call until its waiter is woken, for at most `timeout_ms`; 0 is for ever.
-pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId, timeout_ms: i64) {
+/// Blocks the client of this call until it is woken, for at most `timeout_ms`; 0 is for ever. It must then join the queue of `key`,
+/// which is open. `None` if the server does not let this client be blocked.
+pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Blocked> {
+    let id = STATE.with_borrow_mut(|state| {
+        state.last_id += 1;
+        state.last_id
+    });
+    let beside = server::mistakes_the_passed_over()
+        .then(|| OwnedStr::new(&name_beside(key.bytes(), ctx.is_in_cluster())));
+    let name = beside.as_ref().map_or(key, OwnedStr::get);
+    let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id)?;
+    Some(Blocked { id, client })
+}
+
+/// A blocked client has joined the queue of `key`, which is closed: it can be woken from now on.
+pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, blocked: &Blocked) {
     if ctx.is_in_cluster() {
         let look_ms = ctx.now_ms() + SLOT_LOOK_MS;
         reclaim::note_in(ctx, ctx.selected_database(), key.bytes(), look_ms);
     }
-    let beside = server::mistakes_the_passed_over()
-        .then(|| OwnedStr::new(&name_beside(key.bytes(), ctx.is_in_cluster())));
-    let name = beside.as_ref().map_or(key, OwnedStr::get);
-    let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id);
     let is_waiting = STATE.with_borrow_mut(|state| {
-        state.waiters.get_mut(&id).is_none_or(|waiter| {
-            waiter.client = Some(client);
+        state.waiters.get_mut(&blocked.id).is_none_or(|waiter| {
+            waiter.client = Some(blocked.client);
             matches!(waiter.outcome, Outcome::Waiting)
         })
     });
     if !is_waiting {
-        // Whoever heard that it joined has had it served, and there was nobody yet to be woken.
-        client.unblock();
+        // Whoever heard that it joined has had it served. The timer wakes it: 7.2 aborts if a client is woken before the command
+        // that blocks it has ended.
+        STATE.with_borrow_mut(|state| state.late.push(blocked.id));
+        reclaim::wake_soon(ctx);
     }
+}
+
+/// Has those be told what became of them whose command had not ended when that was decided. For the timer.
+pub(crate) fn unblock_late() {
+    unblock(&STATE.with_borrow_mut(|state| std::mem::take(&mut state.late)));
 }
 
 /// Has waiters be told what became of them. For a closed key only.
@@ -43,7 +60,10 @@ pub(crate) fn unblock(waiters: &[WaiterId]) {
     for id in waiters {
         let client = STATE.with_borrow(|state| state.waiters.get(id)?.client);
         if let Some(client) = client {
+            // The server may call back before this returns, and wake others in turn.
+            let outer = STATE.with_borrow_mut(|state| state.waking.replace(*id));
             client.unblock();
+            STATE.with_borrow_mut(|state| state.waking = outer);
         }
     }
 }
@@ -80,7 +100,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
         match action {
             Deferred::TakeBack(id, waiter) => {
                 let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
-                // Up to 7.0, a client that was told and then unblocked by somebody else looks as if it were gone.
+                // Up to 7.2, a client that was told and then unblocked by somebody else looks as if it were gone.
                 let was_told = matches!(waiter.outcome, Outcome::Told);
                 let is_there = was_told && ctx.has_connection(waiter.connection);
                 if let Some(grant) = grant.filter(|_| !is_there) {
@@ -149,7 +169,13 @@ unsafe extern "C" fn on_reply(
 fn reply(ctx: Ctx<'_>, id: WaiterId) {
     let told = STATE.with_borrow_mut(|state| {
         let waiter = state.waiters.get_mut(&id)?;
-        let outcome = std::mem::replace(&mut waiter.outcome, Outcome::Told);
+        let is_later = state.waking == Some(id) && server::replies_later();
+        let told = if is_later {
+            Outcome::ToldLater
+        } else {
+            Outcome::Told
+        };
+        let outcome = std::mem::replace(&mut waiter.outcome, told);
         let request = &waiter.request;
         Some((
             outcome,
@@ -167,7 +193,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
         Outcome::Granted(granted) => replies::acquired(ctx, &granted),
         Outcome::AlreadyActive(holder) => replies::already_active(ctx, &holder),
         Outcome::Failed(error) => ctx.reply_error(&error.to_string()),
-        Outcome::Told => ctx.reply_error(&Error::Internal.to_string()),
+        Outcome::Told | Outcome::ToldLater => ctx.reply_error(&Error::Internal.to_string()),
         outcome => {
             let key = OwnedStr::new(&name.1);
             let is_here = ctx.may_serve(key.get()) && !has_departed(name.0, &name.1);
@@ -225,9 +251,9 @@ fn defer(ctx: Ctx<'_>, action: Deferred) {
     reclaim::wake_soon(ctx);
 }
 
-/// Whether something waits for [`run_deferred`].
+/// Whether something waits for [`run_deferred`] or [`unblock_late`].
 pub(crate) fn has_deferred() -> bool {
-    STATE.with_borrow(|state| !state.deferred.is_empty())
+    STATE.with_borrow(|state| !(state.deferred.is_empty() && state.late.is_empty()))
 }
 
 /// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated here.

@@ -27,7 +27,9 @@ use crate::ffi::{BlockedClient, Ctx};
 use crate::reclaim;
 use crate::replies::{AlreadyActive, Granted};
 
-pub(crate) use blocked::{block, fail, has_deferred, run_deferred, unblock};
+pub(crate) use blocked::{
+    block, fail, has_deferred, has_joined, run_deferred, unblock, unblock_late,
+};
 pub(crate) use departed::{
     forget_departed, forget_saved, has_departed, value_deleted, value_saved,
 };
@@ -60,7 +62,7 @@ struct Waiter {
     name: Name,
     request: Request,
     arrival: u64,
-    /// Absent for the moment between joining and blocking.
+    /// Absent until the command by which it joins is done with its pool: before that, nobody may wake it.
     client: Option<BlockedClient>,
     /// The connection's number, by which it is known whether it is still there.
     connection: u64,
@@ -81,6 +83,14 @@ enum Outcome {
     Failed(Error),
     /// It has been told.
     Told,
+    /// It has been told by way of a buffer of the server's, which it gets at the end of this turn if its wait is not ended before.
+    ToldLater,
+}
+
+/// A client that is blocked, on its way into a queue.
+pub(crate) struct Blocked {
+    id: WaiterId,
+    client: BlockedClient,
 }
 
 /// What must wait until the server can be written to.
@@ -116,6 +126,10 @@ struct State {
     /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
     deferred: VecDeque<Deferred>,
+    /// Who is to be told what became of it once the command by which it joined has ended.
+    late: Vec<WaiterId>,
+    /// Who is being woken at this moment.
+    waking: Option<WaiterId>,
     /// Names under which another value may have come, whose tickets were not looked for yet.
     tickets_moved: HashSet<Name>,
     /// The same of those whose sessions were not looked for.

@@ -2,7 +2,7 @@
 
 use seat_pool::{Effect, Freed, Lease, Metadata, Place, Ticket};
 
-use super::{BATCH, Outcome, Request, SLOT_LOOK_MS, STATE, Unconfirmed, Waiter, WaiterId};
+use super::{BATCH, Blocked, Outcome, Request, SLOT_LOOK_MS, STATE, Unconfirmed, Waiter, WaiterId};
 use crate::pool_key::PoolKey;
 use crate::replies::{AlreadyActive, Granted};
 use crate::stats;
@@ -27,12 +27,9 @@ pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
 }
 
 impl PoolKey<'_> {
-    /// Adds a waiter to the line of the open key. [`super::block`] must follow once the key is closed.
-    pub(crate) fn join_line(&mut self, arrival: u64, request: Request) -> WaiterId {
-        let id = STATE.with_borrow_mut(|state| {
-            state.last_id += 1;
-            state.last_id
-        });
+    /// Adds a blocked client to the line of the open key. [`super::has_joined`] must follow once the key is closed.
+    pub(crate) fn join_line(&mut self, arrival: u64, request: Request, blocked: &Blocked) {
+        let id = blocked.id;
         let ticketed = self.pool().has_ticket(&request.session);
         let line = self.line.get_or_insert_default();
         line.join(&request.session, arrival, ticketed, id);
@@ -45,7 +42,6 @@ impl PoolKey<'_> {
             outcome: Outcome::Waiting,
         };
         STATE.with_borrow_mut(|state| state.waiters.insert(id, waiter));
-        id
     }
 
     /// Takes the client of `session` out of the line, if one is blocked there, and has it told that there is no seat for it.

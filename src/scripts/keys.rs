@@ -141,12 +141,9 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
         }));
         return;
     }
-    // The events of sets and hashes are many, so they are asked for only now.
+    // The events of sets and hashes are many, so they are asked for only now. Those of any key are passed on to `key_changed`.
     if !STATE.with_borrow(|state| state.is_subscribed) {
-        let classes = raw::REDISMODULE_NOTIFY_SET
-            | raw::REDISMODULE_NOTIFY_HASH
-            | raw::REDISMODULE_NOTIFY_GENERIC
-            | raw::REDISMODULE_NOTIFY_LOADED;
+        let classes = raw::REDISMODULE_NOTIFY_SET | raw::REDISMODULE_NOTIFY_HASH;
         match ctx.subscribe_to_events(classes as u32, Some(on_event)) {
             Ok(()) => STATE.with_borrow_mut(|state| state.is_subscribed = true),
             // Without events the walk never ends, and every command looks for itself.
@@ -228,7 +225,6 @@ fn on_key(key: Str<'_>) {
     }
 }
 
-/// A key has come to be, has changed, or is gone.
 unsafe extern "C" fn on_event(
     ctx: *mut raw::RedisModuleCtx,
     _class: c_int,
@@ -237,6 +233,12 @@ unsafe extern "C" fn on_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
+    key_changed(ctx, event, key);
+    raw::Status::Ok as c_int
+}
+
+/// A key has come to be, has changed, or is gone.
+pub(crate) fn key_changed(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     if let Some(pool) = pool_of(key.bytes()) {
         guard("an event of a script's key", || {
             if !STATE.with_borrow(|state| state.is_on) {
@@ -257,7 +259,6 @@ unsafe extern "C" fn on_event(
             }
         });
     }
-    raw::Status::Ok as c_int
 }
 
 /// Two databases have changed places.

@@ -262,15 +262,12 @@ fn arguments_that_make_no_sense_refuse_to_load_and_say_why() {
 }
 
 #[test]
-fn the_log_names_the_version_and_warns_of_a_policy_that_evicts_pools() {
+fn the_log_names_the_versions_and_warns_of_a_policy_that_evicts_pools() {
     let server = Server::start();
     let log = server.log();
-    let version = env!("CARGO_PKG_VERSION");
-    assert!(
-        log.lines()
-            .any(|line| line.contains("<seat>") && line.contains(version)),
-        "{log}"
-    );
+    let said = concat!("<seat> seat ", env!("CARGO_PKG_VERSION"), " on ");
+    let said = format!("{said}{}: ", server.product());
+    assert!(log.lines().any(|line| line.contains(&said)), "{log}");
     assert!(!log.contains("maxmemory-policy"), "{log}");
     for (policy, warned) in [
         ("allkeys-lru", true),

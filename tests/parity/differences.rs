@@ -519,11 +519,7 @@ fn metadata() -> Vec<Difference> {
                 text(r#"{"n":1e2}"#, r#""n":100"#, r#""n":1e2"#),
                 text(r#"{"n":1.50}"#, r#""n":1.5"#, r#""n":1.50"#),
                 text(r#"{"u":"\u00e9"}"#, "\"u\":\"\u{e9}\"", r#""u":"\u00e9""#),
-                text(
-                    r#"{"zeta":1,"eta":2,"theta":3,"iota":4}"#,
-                    r#""theta":3,"zeta":1"#,
-                    r#""zeta":1,"eta":2,"theta":3,"iota":4"#,
-                ),
+                text(r#"{"b":1,"a":2}"#, r#"{"a":2,"#, r#"{"b":1,"a":2,"#),
             ],
         },
     ]

@@ -300,10 +300,14 @@ fn the_stream_is_what_was_replicated_and_nothing_else() {
 #[test]
 fn the_version_is_the_running_servers() {
     let server = Server::plain();
-    let (major, minor, patch) = server.version();
     let info = server.info("server");
-    let version = info.get("valkey_version").unwrap_or(&info["redis_version"]);
-    assert_eq!(*version, format!("{major}.{minor}.{patch}"));
+    let own = match info.get("valkey_version") {
+        Some(version) => format!("Valkey {version}"),
+        None => format!("Redis {}", info["redis_version"]),
+    };
+    assert_eq!(server.product().to_string(), own);
+    let (major, minor, patch) = server.version();
+    assert_eq!(info["redis_version"], format!("{major}.{minor}.{patch}"));
 }
 
 #[test]

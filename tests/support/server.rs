@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::env::{self, consts};
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,47 @@ const HIGHEST_PORT: u16 = 55_535;
 /// Major, minor, patch.
 pub type Version = (u32, u32, u32);
 
+/// Which server a binary is, with the version of its own. Those of Valkey are no later or earlier versions of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Product {
+    Redis(Version),
+    Valkey(Version),
+}
+
+/// What Valkey began as, and what each of its versions calls itself to clients of Redis.
+const BEGINNING_OF_VALKEY: Version = (7, 2, 4);
+
+impl Product {
+    /// What the binary says of itself.
+    pub fn of(binary: &Path) -> Product {
+        let output = Command::new(binary).arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0
+        let mut words = text.split_whitespace();
+        let name = words.next();
+        let version = words
+            .find_map(|word| word.strip_prefix("v="))
+            .unwrap_or_else(|| panic!("no version in: {text}"));
+        let numbers: Result<Vec<u32>, _> = version.split('.').map(str::parse).collect();
+        match (name, numbers.as_deref()) {
+            (Some("Redis"), Ok(&[major, minor, patch])) => Product::Redis((major, minor, patch)),
+            (Some("Valkey"), Ok(&[major, minor, patch])) => Product::Valkey((major, minor, patch)),
+            _ => panic!("neither Redis nor Valkey: {text}"),
+        }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, (major, minor, patch)) = match self {
+            Product::Redis(version) => ("Redis", version),
+            Product::Valkey(version) => ("Valkey", version),
+        };
+        write!(f, "{name} {major}.{minor}.{patch}")
+    }
+}
+
 /// What a server shall be like; see the documentation of [`super`].
 #[derive(Clone, Default)]
 pub struct Builder {
@@ -43,7 +85,7 @@ pub struct Builder {
 /// A running server, or one that was stopped and can be started again.
 pub struct Server {
     builder: Builder,
-    version: Version,
+    product: Product,
     dir: TempDir,
     port: Option<u16>,
     process: Option<Process>,
@@ -133,9 +175,9 @@ impl Builder {
             copy_data(data, dir.path());
         }
         let mut server = Server {
-            version: match &self.binary {
-                Some(binary) => version_of(binary),
-                None => default_version(),
+            product: match &self.binary {
+                Some(binary) => Product::of(binary),
+                None => default_product(),
             },
             builder: self,
             dir,
@@ -207,9 +249,18 @@ impl Server {
         Wire::connect(&self.socket()).unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
-    /// The version of the server's binary.
+    /// Which server this is.
+    pub fn product(&self) -> Product {
+        self.product
+    }
+
+    /// The version of Redis whose commands and module API it has at least. What a Valkey has beyond that is to be asked of the server
+    /// itself, or of [`Server::product`].
     pub fn version(&self) -> Version {
-        self.version
+        match self.product {
+            Product::Redis(version) => version,
+            Product::Valkey(_) => BEGINNING_OF_VALKEY,
+        }
     }
 
     /// The port, if it has one.
@@ -453,30 +504,9 @@ pub fn default_binary() -> PathBuf {
         .into()
 }
 
-fn default_version() -> Version {
-    static VERSION: OnceLock<Version> = OnceLock::new();
-    *VERSION.get_or_init(|| version_of(&default_binary()))
-}
-
-/// What the binary says of itself.
-pub fn version_of(binary: &Path) -> Version {
-    let output = Command::new(binary).arg("--version").output();
-    let output = output.unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0
-    let version = text
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("v="));
-    let numbers: Vec<u32> = version
-        .unwrap_or_else(|| panic!("no version in: {text}"))
-        .split('.')
-        .map(|number| {
-            number
-                .parse()
-                .unwrap_or_else(|_| panic!("no version in: {text}"))
-        })
-        .collect();
-    (numbers[0], numbers[1], numbers[2])
+fn default_product() -> Product {
+    static PRODUCT: OnceLock<Product> = OnceLock::new();
+    *PRODUCT.get_or_init(|| Product::of(&default_binary()))
 }
 
 fn module() -> &'static Path {

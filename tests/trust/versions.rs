@@ -1,10 +1,12 @@
 //! From one server version to the next with live data: by files, and by replicas that take over.
 //!
-//! `SEAT_TRUST_SERVERS` names the versions, a line `name path` each as scripts/servers prints them. Tests begin with the server that
-//! they run on and go up from there. Without newer ones another server of the same binary stands in for the next version.
+//! `SEAT_TRUST_SERVERS` names the servers, a line `name path` each as scripts/servers prints them. Tests begin with the server that
+//! they run on and go up from there, from Redis to Valkey and back where the one reads what the other writes. Without newer ones
+//! another server of the same binary stands in for the next version.
 
 use std::env;
-use std::path::PathBuf;
+use std::iter;
+use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 
@@ -12,39 +14,97 @@ use super::failover::{Roles, are_alike, fail_over};
 use super::ledger::{Client, Load, audit, judge, pools};
 use super::{figure, scale};
 use crate::dialog::{Dialog, total};
-use crate::support::{Builder, Server, Version, default_binary, eventually, version_of};
+use crate::support::{Builder, Product, Server, default_binary, eventually};
 use crate::waiters::Waiter;
 use crate::workload;
 
-/// The binaries to go through, the one under test first, then newer ones in order; two at least.
-fn binaries() -> Vec<PathBuf> {
-    let own = default_binary();
-    let own_version = version_of(&own);
+/// The servers that are listed, in the order of their versions.
+fn listed() -> Vec<(Product, PathBuf)> {
     let listed = env::var("SEAT_TRUST_SERVERS").unwrap_or_default();
     let paths = listed.lines().map(|line| {
         let (_, path) = line.split_once(' ').expect("a line `name path`");
         PathBuf::from(path)
     });
-    let mut newer: Vec<(Version, PathBuf)> = paths
-        .map(|path| (version_of(&path), path))
-        .filter(|&(version, _)| version > own_version)
-        .collect();
-    newer.sort();
-    let mut binaries = vec![own.clone()];
-    binaries.extend(newer.into_iter().map(|(_, path)| path));
-    if binaries.len() == 1 {
-        binaries.push(own);
+    let mut servers: Vec<_> = paths.map(|path| (Product::of(&path), path)).collect();
+    servers.sort();
+    servers
+}
+
+/// Whether one server reads what another writes: a value that was dumped says by which version of the format it was written, as files
+/// and what is sent to a replica do.
+fn reads(reader: &Path, writer: &Path) -> bool {
+    let plain = |binary| Server::builder().plain().binary(binary).start();
+    let (writer, reader) = (plain(writer), plain(reader));
+    writer.wire().call(&["SET", "text", "x"]);
+    let dumped = writer.wire().value(&["DUMP", "text"]);
+    let redis::Value::BulkString(dumped) = dumped else {
+        panic!("no dump but {dumped:?}");
+    };
+    let reply = reader
+        .wire()
+        .call(&[&b"RESTORE"[..], b"text", b"0", &dumped]);
+    let refused = reply.starts_with(b"-ERR DUMP payload version ");
+    assert!(refused || reply == b"+OK\r\n", "{}", reply.escape_ascii());
+    !refused
+}
+
+/// Where data can go from the server under test: the newer ones of its own kind, in order, and then those of the other kind that read
+/// what it writes. Another one of the same binary if there are none.
+fn ways_on() -> Vec<Vec<PathBuf>> {
+    let own = default_binary();
+    let (mut redis, mut valkey) = (Vec::new(), Vec::new());
+    for (product, path) in listed() {
+        let goes_on = match (Product::of(&own), product) {
+            (Product::Redis(from), Product::Redis(to))
+            | (Product::Valkey(from), Product::Valkey(to)) => to > from,
+            _ => reads(&path, &own),
+        };
+        if goes_on {
+            match product {
+                Product::Redis(_) => redis.push(path),
+                Product::Valkey(_) => valkey.push(path),
+            }
+        }
     }
-    binaries
+    let mut ways = vec![redis, valkey];
+    ways.retain(|way| !way.is_empty());
+    if ways.is_empty() {
+        ways.push(vec![own]);
+    }
+    ways
+}
+
+/// All servers to which data can go from the one under test.
+fn next_servers() -> Vec<PathBuf> {
+    ways_on().concat()
+}
+
+#[test]
+fn redis_and_valkey_read_each_others_files_as_documented() {
+    let own = default_binary();
+    let from = Product::of(&own);
+    for (to, path) in listed() {
+        let is_said = match (from, to) {
+            (Product::Redis(from), Product::Valkey(_)) => from < (7, 4, 0),
+            (Product::Valkey(from), Product::Redis(to)) => from < (9, 0, 0) && to >= (7, 2, 0),
+            (Product::Redis(from), Product::Redis(to))
+            | (Product::Valkey(from), Product::Valkey(to))
+                if to > from =>
+            {
+                true
+            }
+            _ => continue,
+        };
+        assert_eq!(reads(&path, &own), is_said, "{to} reads {from}");
+        let reads = if is_said { "reads" } else { "does not read" };
+        figure(&format!("{to} {reads} what {from} writes"));
+    }
+    assert!(reads(&own, &own), "{from} reads its own");
 }
 
 /// A server on which pools of any shape can be made.
 fn base() -> Builder {
     Server::builder().module_args("allow-effects yes")
-}
-
-fn named((major, minor, patch): Version) -> String {
-    format!("{major}.{minor}.{patch}")
 }
 
 /// Pools of all sorts, with leases, tickets and odd bytes.
@@ -88,14 +148,13 @@ fn goes_on(server: &Server) {
 /// What is asked of a file is that it brings the data; a version may write it in its own way.
 fn files_are_loaded_by_newer_servers(builder: impl Fn() -> Builder, what: &str) {
     let seed = workload::seed();
-    let binaries = binaries();
-    let mut old = builder().binary(&binaries[0]).start();
+    let mut old = builder().start();
     fill(&old, seed);
     let digest = old.digest();
     old.shutdown();
-    for binary in &binaries[1..] {
+    for binary in &next_servers() {
         let mut new = builder().binary(binary).data_of(&old).start();
-        let (from, to) = (named(old.version()), named(new.version()));
+        let (from, to) = (old.product(), new.product());
         let context = format!("SEAT_TEST_SEED={seed}, {what} of {from} on {to}");
         assert_eq!(new.digest(), digest, "{context}");
         assert_eq!(total(&new, "seat_ignored_effects"), 0, "{context}");
@@ -128,21 +187,28 @@ fn a_log_with_an_rdb_at_its_head_is_loaded_by_each_newer_server() {
 
 #[test]
 fn a_rolling_upgrade_under_load_loses_nothing() {
+    for way in ways_on() {
+        upgrade_along(&way);
+    }
+}
+
+fn upgrade_along(way: &[PathBuf]) {
     let seed = workload::seed();
-    let binaries = binaries();
-    let mut primary = base().binary(&binaries[0]).tcp().start();
+    let mut primary = base().tcp().start();
     fill(&primary, seed);
     let untouched = |server: &Server| {
         let mut dialog = Dialog::with(server);
         ["leased", "queued", "shapes"].map(|key| dialog.digest_of(key))
     };
     let digests = untouched(&primary);
-    let path = binaries.iter().map(|binary| named(version_of(binary)));
-    let path = path.collect::<Vec<_>>().join(", ");
+    let steps = way.iter().map(|binary| Product::of(binary));
+    let path: Vec<_> = iter::once(primary.product()).chain(steps).collect();
+    let path = path.iter().map(Product::to_string).collect::<Vec<_>>();
+    let path = path.join(", ");
     let context = format!("SEAT_TEST_SEED={seed}, {path}");
     let mut clients = Client::several(3, &pools(["lasting", "brief", "in-line"]), seed);
     let mut calls = 0;
-    for binary in &binaries[1..] {
+    for binary in way {
         let replica = Server::builder()
             .binary(binary)
             .replica_of(&primary)
@@ -171,11 +237,10 @@ fn a_rolling_upgrade_under_load_loses_nothing() {
 #[test]
 fn a_replica_of_each_newer_server_holds_what_its_primary_holds() {
     let seed = workload::seed();
-    let binaries = binaries();
-    let primary = base().binary(&binaries[0]).tcp().start();
+    let primary = base().tcp().start();
     // What exists before is sent whole, the rest as it happens.
     fill(&primary, seed);
-    let replicas: Vec<_> = binaries[1..]
+    let replicas: Vec<_> = next_servers()
         .iter()
         .map(|binary| {
             let builder = Server::builder().binary(binary);
@@ -196,7 +261,7 @@ fn a_replica_of_each_newer_server_holds_what_its_primary_holds() {
         }
     }
     for replica in &nodes[1..] {
-        let (from, to) = (named(nodes[0].version()), named(replica.version()));
+        let (from, to) = (nodes[0].product(), replica.product());
         figure(&format!("{to} held the same as its primary {from}"));
     }
 }

@@ -1,10 +1,11 @@
 //! Kinds of clients that wait, and the contexts in which they are woken.
 
 use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
-use crate::dialog::Dialog;
-use crate::support::Server;
+use crate::dialog::{Dialog, replicated};
+use crate::support::{Product, Server};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
+const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
 #[test]
 fn waiters_in_resp3_hear_what_those_in_resp2_hear() {
@@ -67,18 +68,57 @@ fn a_waiter_with_tracking_hears_of_changes_and_of_its_seat() {
     }
 }
 
-#[test]
-fn a_waiter_that_is_subscribed_hears_both_its_messages_and_its_seat() {
-    let server = Server::builder()
-        .config("notify-keyspace-events Ed")
-        .start();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+/// A full pool, and a client of RESP3 that is subscribed to news and to the grants from the queue.
+fn with_a_subscribed_client() -> (Server, Dialog, Dialog) {
+    let events = "notify-keyspace-events Ed";
+    let (server, dialog) = full_pool(Server::builder().config(events).recording());
     let mut subscribed = Dialog::in_resp3(&server);
     let reply = subscribed.ask("SUBSCRIBE news __keyevent@0__:seat.granted");
     assert!(reply.starts_with("push "), "{reply}");
     let reply = subscribed.read();
     assert!(reply.starts_with("push "), "{reply}");
+    (server, dialog, subscribed)
+}
+
+/// Valkey from 8.1.1 on does not let a module block such a client.
+fn lets_no_subscribed_client_be_blocked(server: &Server) -> bool {
+    matches!(server.product(), Product::Valkey(version) if version >= (8, 1, 1))
+}
+
+#[test]
+fn a_subscribed_client_that_cannot_be_blocked_is_answered_at_once() {
+    let (server, mut dialog, mut subscribed) = with_a_subscribed_client();
+    if !lets_no_subscribed_client_be_blocked(&server) {
+        let mut waiter = Waiter::with(subscribed, &server, "SEAT.ACQUIRE pool b 1 BLOCK 1");
+        waiter.hears(DENIED);
+        return;
+    }
+    let nothing = replicated(&server, || {
+        subscribed.expect("SEAT.ACQUIRE pool b 1 BLOCK 0", DENIED);
+    });
+    assert_eq!(nothing, [""; 0]);
+    dialog.expect("SEAT.QUEUE pool", "[]");
+    // A ticket it can have, and polls for.
+    let poll = "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0";
+    subscribed.expect(poll, r#"[0, "QUEUED", 1, 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    subscribed.send(poll);
+    let heard = [subscribed.read(), subscribed.read()];
+    assert!(heard.contains(&GRANTED.to_owned()), "{heard:?}");
+    assert_eq!(dialog.sessions("pool"), ["b"]);
+    // Of whoever is answered at once, nothing is left behind.
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.one_seat_is_free("pool");
+    nobody_is_blocked(&server);
+}
+
+#[test]
+fn a_waiter_that_is_subscribed_hears_both_its_messages_and_its_seat() {
+    let (server, mut dialog, subscribed) = with_a_subscribed_client();
+    if lets_no_subscribed_client_be_blocked(&server) {
+        // What holds there is in `a_subscribed_client_that_cannot_be_blocked_is_answered_at_once`.
+        return;
+    }
     let mut waiter = Waiter::with(subscribed, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("PUBLISH news hello", "1");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
