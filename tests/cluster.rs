@@ -1,5 +1,7 @@
 //! Those who wait at a key whose slot goes to another node.
 
+pub mod atomic;
+
 use crate::dialog::{Dialog, total};
 use crate::support::{Builder, Server, eventually};
 use crate::waiters::Waiter;

@@ -285,6 +285,22 @@ impl Server {
         self.process.as_ref().expect("a running server").id()
     }
 
+    /// Holds the server still, so that what its clients do meanwhile reaches it in their order and in one turn of its event loop.
+    #[track_caller]
+    pub fn stands_still(&self, actions: impl FnOnce()) {
+        self.signal("-STOP");
+        actions();
+        self.signal("-CONT");
+    }
+
+    #[track_caller]
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([name, &self.pid().to_string()])
+            .status();
+        assert!(status.expect("kill runs").success());
+    }
+
     /// All that it has printed, over restarts.
     pub fn log(&self) -> String {
         fs::read(self.log_path())

@@ -9,7 +9,7 @@ use redis::{ConnectionLike, RedisError, Value, cmd};
 
 use super::ledger::{Client, Link, Load, audit, judge, pools};
 use super::{figure, scale};
-use crate::cluster::{id_of, node};
+use crate::cluster::{atomic, id_of, node};
 use crate::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
 use crate::waiters::python::python;
@@ -95,6 +95,22 @@ fn reshard(from: &Server, to: &Server, slots: u32) {
     );
 }
 
+/// The same in one step, as Valkey from 9 on can.
+#[track_caller]
+fn reshard_atomically(from: &Server, to: &Server, slots: u32) {
+    let own = Dialog::with(from).ask("CLUSTER NODES");
+    let mut left = slots;
+    let mut ranges = Vec::new();
+    for (first, last) in atomic::slots_of(&own) {
+        let count = left.min(last - first + 1);
+        if count > 0 {
+            ranges.push((first, first + count - 1));
+        }
+        left -= count;
+    }
+    atomic::migrate(from, to, &ranges);
+}
+
 /// Names without a hash tag, of which as many as asked for are in the first slots of each master.
 fn names(node: &Server, each: usize) -> Vec<String> {
     let mut dialog = Dialog::with(node);
@@ -154,10 +170,21 @@ fn homes(nodes: &[Server], name: &str) -> usize {
 
 #[test]
 fn pools_move_while_they_are_in_use_and_nothing_is_lost() {
-    let seed = workload::seed();
+    nothing_is_lost(&three_masters(), reshard);
+}
+
+#[test]
+fn pools_move_atomically_in_use_and_nothing_is_lost() {
     let nodes = three_masters();
+    if atomic::is_possible(&nodes[0]) {
+        nothing_is_lost(&nodes, reshard_atomically);
+    }
+}
+
+fn nothing_is_lost(nodes: &[Server], reshard: fn(&Server, &Server, u32)) {
+    let seed = workload::seed();
     let names = names(&nodes[0], 3);
-    let link = Routed(client_of(&nodes));
+    let link = Routed(client_of(nodes));
     let mut clients = Client::several(CLIENTS, &pools(names.clone()), seed);
     let moves = scale(1, 15);
     let (mut calls, mut slots) = (0, 0);
@@ -173,12 +200,12 @@ fn pools_move_while_they_are_in_use_and_nothing_is_lost() {
         load.goes_on(300);
         calls += load.answered();
         clients = load.stop();
-        all_agree(&nodes);
+        all_agree(nodes);
         audit(&mut connected(&link.0), &mut clients, &context);
         for name in &names {
-            assert!(homes(&nodes, name) <= 1, "{context}: {name}");
+            assert!(homes(nodes, name) <= 1, "{context}: {name}");
         }
-        for node in &nodes {
+        for node in nodes {
             assert_eq!(total(node, "seat_ignored_effects"), 0, "{context}");
         }
     }
@@ -190,7 +217,18 @@ fn pools_move_while_they_are_in_use_and_nothing_is_lost() {
 
 #[test]
 fn blocked_clients_follow_their_pool_to_another_node() {
+    blocked_clients_follow(&three_masters(), reshard);
+}
+
+#[test]
+fn blocked_clients_follow_a_pool_that_moves_atomically() {
     let nodes = three_masters();
+    if atomic::is_possible(&nodes[0]) {
+        blocked_clients_follow(&nodes, reshard_atomically);
+    }
+}
+
+fn blocked_clients_follow(nodes: &[Server], reshard: fn(&Server, &Server, u32)) {
     let (here, there) = (&nodes[0], &nodes[1]);
     let name = names(here, 1).swap_remove(0);
     let mut dialog = Dialog::with(here);
@@ -207,7 +245,7 @@ fn blocked_clients_follow_their_pool_to_another_node() {
         .spawn()
         .unwrap_or_else(|error| panic!("{}: {error} (run `make setup`)", python().display()));
     waits(&mut dialog, &["python"]);
-    let (mut connection, pool) = (connected(&client_of(&nodes)), name.clone());
+    let (mut connection, pool) = (connected(&client_of(nodes)), name.clone());
     let rust = thread::spawn(move || {
         let mut acquire = cmd("SEAT.ACQUIRE");
         acquire.arg(pool).arg("rust").arg(1).arg("BLOCK").arg(0);

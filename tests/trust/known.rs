@@ -74,6 +74,67 @@ fn up_to_7_2_unblocking_by_error_in_the_turn_of_the_grant_sends_two_replies() {
     }
 }
 
+/// The database that a connection has selected.
+fn database_of(dialog: &mut Dialog) -> String {
+    let client = dialog.ask("CLIENT INFO");
+    let mut fields = client.split(' ');
+    let database = fields.find_map(|field| field.strip_prefix("db="));
+    database.expect("a database").to_owned()
+}
+
+/// Valkey leaves it in the database to which the key went, and from there on all goes wrong; the module puts it back.
+#[test]
+fn a_client_is_where_it_was_when_it_has_moved_or_copied_a_pool() {
+    let primary = Server::builder().recording().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut dialog = Dialog::with(&primary);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect("COPY pool pool DB 3", "1");
+    assert_eq!(database_of(&mut dialog), "0");
+    dialog.expect("COPY pool other DB 3", "1");
+    dialog.expect("MOVE pool 4", "1");
+    assert_eq!(database_of(&mut dialog), "0");
+    dialog.expect("SET text x", "+OK");
+    dialog.expect("MOVE text 5", "1");
+    assert_eq!(database_of(&mut dialog), "0");
+    dialog.acquire("pool", "b", 1, "{}");
+    let replies = dialog.transaction(&["COPY pool pool DB 6", "MOVE pool 7", "SET text y"]);
+    assert_eq!(replies, "[1, 1, +OK]");
+    assert_eq!(database_of(&mut dialog), "0");
+    let script = "redis.call('MOVE', 'text', 8) return redis.call('SET', 'text', 'z')";
+    assert_eq!(dialog.ask_args(&["EVAL", script, "0"]), "+OK");
+    assert_eq!(database_of(&mut dialog), "0");
+    let [a, b] = ["a", "b"].map(|session| vec![session]);
+    for (database, sessions) in [("3", &a), ("4", &a), ("6", &b), ("7", &b)] {
+        dialog.expect(&format!("SELECT {database}"), "+OK");
+        assert_eq!(dialog.sessions("pool"), *sessions, "{database}");
+    }
+    // The AOF and the replica were told in the right databases, too.
+    primary.wait_for_offset(&replica);
+    assert_eq!(replica.digest(), primary.digest());
+    let reloaded = Server::builder().recording().data_of(&primary).start();
+    assert_eq!(reloaded.digest(), primary.digest());
+}
+
+#[test]
+fn valkey_from_8_1_1_to_9_1_0_loses_its_place_when_a_text_is_copied() {
+    let server = Server::start();
+    let loses = matches!(
+        server.product(),
+        Product::Valkey(version) if ((8, 1, 1)..(9, 1, 1)).contains(&version)
+    );
+    let log = server.log();
+    let is_warned = log
+        .lines()
+        .any(|line| line.contains(" # <seat> ") && line.contains("COPY ... DB"));
+    assert_eq!(is_warned, loses, "{log}");
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SET text x", "+OK");
+    dialog.expect("COPY text text DB 3", "1");
+    assert_eq!(database_of(&mut dialog), if loses { "3" } else { "0" });
+}
+
 #[test]
 fn up_to_6_2_wait_after_a_grant_by_block_needs_a_command_before_it() {
     let primary = Server::builder().tcp().start();

@@ -86,7 +86,7 @@ fn lets_no_subscribed_client_be_blocked(server: &Server) -> bool {
 }
 
 #[test]
-fn a_subscribed_client_that_cannot_be_blocked_is_answered_at_once() {
+fn a_subscribed_client_that_cannot_block_is_answered_at_once() {
     let (server, mut dialog, mut subscribed) = with_a_subscribed_client();
     if !lets_no_subscribed_client_be_blocked(&server) {
         let mut waiter = Waiter::with(subscribed, &server, "SEAT.ACQUIRE pool b 1 BLOCK 1");
@@ -116,7 +116,7 @@ fn a_subscribed_client_that_cannot_be_blocked_is_answered_at_once() {
 fn a_waiter_that_is_subscribed_hears_both_its_messages_and_its_seat() {
     let (server, mut dialog, subscribed) = with_a_subscribed_client();
     if lets_no_subscribed_client_be_blocked(&server) {
-        // What holds there is in `a_subscribed_client_that_cannot_be_blocked_is_answered_at_once`.
+        // What holds there is in `a_subscribed_client_that_cannot_block_is_answered_at_once`.
         return;
     }
     let mut waiter = Waiter::with(subscribed, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");

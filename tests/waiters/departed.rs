@@ -1,24 +1,8 @@
 //! Grants to clients that go away in the same instant: case 12 of the prior art.
 
-use std::process::Command;
-
 use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
 use crate::dialog::{Dialog, replicated};
 use crate::support::{Product, Server, eventually};
-
-/// Holds the server still, so that what its clients do meanwhile reaches it in their order and in one turn of its event loop.
-fn while_it_stands_still(server: &Server, actions: impl FnOnce()) {
-    signal(server, "-STOP");
-    actions();
-    signal(server, "-CONT");
-}
-
-fn signal(server: &Server, name: &str) {
-    let status = Command::new("kill")
-        .args([name, &server.pid().to_string()])
-        .status();
-    assert!(status.expect("kill runs").success());
-}
 
 #[test]
 fn a_seat_granted_to_a_client_that_was_killed_just_before_is_taken_back() {
@@ -68,7 +52,7 @@ fn a_seat_granted_to_a_client_that_is_killed_just_after_is_taken_back() {
 fn a_seat_granted_just_before_its_client_hangs_up_is_taken_back() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [first, mut second] = two_waiters(&server);
-    while_it_stands_still(&server, || {
+    server.stands_still(|| {
         dialog.send("SEAT.RELEASE pool a");
         drop(first);
     });
@@ -83,7 +67,7 @@ fn a_seat_granted_just_before_its_client_hangs_up_is_taken_back() {
 fn a_client_that_hangs_up_just_before_a_release_is_not_granted_the_seat() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [first, mut second] = two_waiters(&server);
-    while_it_stands_still(&server, || {
+    server.stands_still(|| {
         drop(first);
         dialog.send("SEAT.RELEASE pool a");
     });
