@@ -3,9 +3,10 @@
 use crate::dialog::Dialog;
 use crate::support::{Server, eventually};
 
-/// Nothing but the pools may move used_memory.
+/// Nothing but the pools may move used_memory: nor those that are gone, which Valkey frees later unless it is told not to.
 fn quiet_server() -> Server {
-    Server::start()
+    let at_once = "lazyfree-lazy-user-del no";
+    Server::builder().config(at_once).start()
 }
 
 fn used_memory(server: &Server) -> i64 {
