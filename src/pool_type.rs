@@ -220,7 +220,7 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c
     .unwrap_or(1)
 }
 
-/// As [`copy`], since 7.0, with the number of the database that the copy is made from.
+/// As [`copy`], since 7.0, with the database that the copy is made from.
 unsafe extern "C" fn copy2(
     key: *mut raw::RedisModuleKeyOptCtx,
     value: *const c_void,
@@ -229,7 +229,7 @@ unsafe extern "C" fn copy2(
         // SAFETY: the server passes the key's context, and the function to read it exists where this callback is called.
         let database = unsafe { raw::RedisModule_GetDbIdFromOptCtx.map(|database| database(key)) };
         if let Some(database) = database {
-            server::has_begun_in(database);
+            server::copies_from(database);
         }
     });
     // SAFETY: the server passes a value of this type, unchanged during the call; the names are not read.

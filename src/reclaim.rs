@@ -326,7 +326,6 @@ unsafe extern "C" fn on_key_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    scripts::key_changed(ctx, event, key);
     if arrivals::may_be_pool(event.to_bytes()) {
         guard("a keyspace event", || {
             // The key may be an object on the server's stack, which 6.2 cannot open.
@@ -346,11 +345,7 @@ unsafe extern "C" fn on_key_event(
             queue::look_soon(ctx, name.get().bytes());
         });
     }
-    match event.to_bytes() {
-        b"move_from" => server::has_begun_in(ctx.selected_database()),
-        b"move_to" | b"copy_to" => server::back_to_where_it_began(ctx),
-        _ => {}
-    }
+    server::puts_back_the_client(ctx, event, !scripts::hears_of_keys());
     raw::Status::Ok as c_int
 }
 

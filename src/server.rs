@@ -143,23 +143,33 @@ thread_local! {
     static BEGAN_IN: Cell<Option<c_int>> = const { Cell::new(None) };
 }
 
-/// MOVE or COPY has begun, for a client that has selected `database`.
-pub(crate) fn has_begun_in(database: c_int) {
+/// A client copies a pool from its database.
+pub(crate) fn copies_from(database: c_int) {
     BEGAN_IN.set(Some(database));
 }
 
-/// MOVE or COPY has told of the key that it made. A Valkey that tells modules so in the client's own context leaves it in that key's
-/// database; elsewhere it is the callback's own context that is put back, which nobody looks at any more.
-pub(crate) fn back_to_where_it_began(ctx: Ctx<'_>) {
-    if let Some(database) = BEGAN_IN.take() {
-        ctx.select_database(database);
+/// To be called at the end of each callback of a key event; `is_last` says whether no other callback of this module hears of the same.
+/// A Valkey that tells of the arrival of a key in the context of the client itself leaves it in the database of that key: it is put
+/// back. Elsewhere the context is the callback's own, and goes with it.
+pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
+    match event.to_bytes() {
+        b"move_from" => BEGAN_IN.set(Some(ctx.selected_database())),
+        b"move_to" | b"copy_to" => {
+            if let Some(database) = BEGAN_IN.get() {
+                ctx.select_database(database);
+            }
+            if is_last {
+                BEGAN_IN.set(None);
+            }
+        }
+        _ => {}
     }
 }
 
 /// Whether Valkey is of a version that, after MOVE and after COPY to another database, leaves a client there if any module listens to
 /// key events. What the client does next, and what follows in the AOF and on replicas, is then done there. After MOVE and after COPY of
-/// a pool [`back_to_where_it_began`] puts it back, but nothing tells where COPY of another key began. Nothing but the version tells of
-/// this either: to find out, one would have to copy a key.
+/// a pool it is put back ([`puts_back_the_client`]), but nothing tells where COPY of another key began. Nor does anything but the
+/// version tell of this: to find out, one would have to copy a key.
 fn loses_the_database(ctx: Ctx<'_>) -> bool {
     let Some(version) = valkey_version(&Info::of(ctx, c"server")) else {
         return false;

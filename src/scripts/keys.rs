@@ -15,7 +15,7 @@ use redis_module::raw;
 use super::{ScriptKeys, pool_of};
 use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
 use crate::invalid_entries::InvalidEntries;
-use crate::{config, hints};
+use crate::{config, hints, server};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
@@ -141,9 +141,12 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
         }));
         return;
     }
-    // The events of sets and hashes are many, so they are asked for only now. Those of any key are passed on to `key_changed`.
+    // The events of sets and hashes are many, so they are asked for only now.
     if !STATE.with_borrow(|state| state.is_subscribed) {
-        let classes = raw::REDISMODULE_NOTIFY_SET | raw::REDISMODULE_NOTIFY_HASH;
+        let classes = raw::REDISMODULE_NOTIFY_SET
+            | raw::REDISMODULE_NOTIFY_HASH
+            | raw::REDISMODULE_NOTIFY_GENERIC
+            | raw::REDISMODULE_NOTIFY_LOADED;
         match ctx.subscribe_to_events(classes as u32, Some(on_event)) {
             Ok(()) => STATE.with_borrow_mut(|state| state.is_subscribed = true),
             // Without events the walk never ends, and every command looks for itself.
@@ -151,6 +154,11 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
         }
     }
     start_walk(ctx);
+}
+
+/// Whether this file has a callback of its own for the events of all keys. It is called after that of `reclaim`.
+pub(crate) fn hears_of_keys() -> bool {
+    STATE.with_borrow(|state| state.is_subscribed)
 }
 
 fn start_walk(ctx: Ctx<'_>) {
@@ -225,6 +233,7 @@ fn on_key(key: Str<'_>) {
     }
 }
 
+/// A key has come to be, has changed, or is gone.
 unsafe extern "C" fn on_event(
     ctx: *mut raw::RedisModuleCtx,
     _class: c_int,
@@ -233,12 +242,6 @@ unsafe extern "C" fn on_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    key_changed(ctx, event, key);
-    raw::Status::Ok as c_int
-}
-
-/// A key has come to be, has changed, or is gone.
-pub(crate) fn key_changed(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     if let Some(pool) = pool_of(key.bytes()) {
         guard("an event of a script's key", || {
             if !STATE.with_borrow(|state| state.is_on) {
@@ -259,6 +262,8 @@ pub(crate) fn key_changed(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
             }
         });
     }
+    server::puts_back_the_client(ctx, event, true);
+    raw::Status::Ok as c_int
 }
 
 /// Two databases have changed places.
