@@ -295,24 +295,33 @@ fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
     assert_eq!(total(&server, "seat_tickets"), 0);
 }
 
-/// The entry of `s` is known at `p` of database 1, while a client waits for `s` at `p` of database 0.
+/// Entries are known at `p` of database 1, while clients wait for their sessions at `p` of database 0.
 #[test]
 fn entries_that_come_by_swapdb_are_nobodys_grant() {
-    let server = beside_the_scripts().start();
-    eventually("the first look is over", || {
-        total(&server, "seat_script_key_scan") == 0
-    });
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("p", "a", 1, "{}");
-    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p s 1 BLOCK 0");
-    dialog.expect("SELECT 1", "+OK");
-    dialog.acquire("p", "b", 9, "{}");
-    put_invalid_entry(&mut dialog, "s");
-    dialog.expect("SEAT.CLEANUP p", "[0, 2]");
-    dialog.expect("SWAPDB 0 1", "+OK");
-    waiter.hears(r#"[1, "ALREADY_ACTIVE", 2]"#);
-    dialog.expect("SELECT 0", "+OK");
-    assert_eq!(dialog.sessions("p"), ["b"]);
+    // In a full pool, and in one that has seats for more than are told at once.
+    for (clients, seats) in [(1, 2), (66, 999)] {
+        let server = beside_the_scripts().start();
+        eventually("the first look is over", || {
+            total(&server, "seat_script_key_scan") == 0
+        });
+        let mut dialog = Dialog::with(&server);
+        dialog.acquire("p", "a", 1, "{}");
+        let wait = |n| Waiter::of(&server, &format!("SEAT.ACQUIRE p s{n} 1 BLOCK 0"));
+        let waiters: Vec<_> = (0..clients).map(wait).collect();
+        dialog.expect("SELECT 1", "+OK");
+        dialog.acquire("p", "b", seats, "{}");
+        for n in 0..clients {
+            put_invalid_entry(&mut dialog, &format!("s{n}"));
+        }
+        let used = 1 + clients;
+        dialog.expect("SEAT.CLEANUP p", &format!("[0, {used}]"));
+        dialog.expect("SWAPDB 0 1", "+OK");
+        for mut waiter in waiters {
+            waiter.hears(&format!(r#"[1, "ALREADY_ACTIVE", {used}]"#));
+        }
+        dialog.expect("SELECT 0", "+OK");
+        assert_eq!(dialog.sessions("p"), ["b"]);
+    }
 }
 
 #[test]
