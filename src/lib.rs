@@ -7,8 +7,10 @@
 mod arrivals;
 mod commands;
 mod config;
+mod data_sets;
 mod effects;
 mod error;
+mod events;
 mod ffi;
 mod grace;
 mod hints;
@@ -81,17 +83,21 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 
 fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     quiet_panics();
-    ctx.set_options(
-        raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
-            | HANDLE_ATOMIC_SLOT_MIGRATION,
-    );
+    let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        | HANDLE_ATOMIC_SLOT_MIGRATION;
+    ctx.set_options(options);
     seat_pool::calibrate_memory(ffi::bytes_for_one());
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
     config::init(ctx, args)?;
     commands::register(ctx)?;
     grace::register(ctx);
-    reclaim::register(ctx)?;
+    reclaim::register(ctx);
+    if events::register(ctx)? {
+        // A replica may then show its old data set while it loads the new one.
+        options |= raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+        ctx.set_options(options);
+    }
     scripts::register();
     config::listen(ctx);
     stats::register(ctx);

@@ -5,11 +5,11 @@ use std::ptr;
 
 use redis_module::native_types::RedisType;
 use redis_module::raw;
-use seat_pool::{DecodeError, Decoder, Pool};
+use seat_pool::{DecodeError, Decoder, Moment, Pool};
 
 use crate::effects::emit_to_aof;
 use crate::ffi::{Digest, Io, OwnedStr, Str, guard};
-use crate::{arrivals, queue, reclaim, server, stats};
+use crate::{arrivals, events, queue, reclaim, server, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
@@ -43,7 +43,9 @@ pub(crate) static POOL_TYPE: RedisType = RedisType::new(
 
 /// A pool as the server keeps it.
 pub(crate) fn into_value(pool: Pool) -> *mut c_void {
-    Box::into_raw(Box::new(pool)).cast()
+    let value = Box::into_raw(Box::new(pool)).cast::<c_void>();
+    queue::value_made(value.addr());
+    value
 }
 
 /// # Safety
@@ -79,8 +81,15 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
         decoder.batch(blob()?.bytes())?;
     }
     let pool = decoder.finish()?;
-    arrivals::value_read();
-    stats::add_tickets(pool.tickets() as i64);
+    stats::add_loaded_tickets(pool.tickets() as i64);
+    if !events::loads_beside() {
+        arrivals::value_read();
+    } else if let Some((database, key)) = io.database_and_key()
+        && let Some(deadline_ms) = pool.earliest_deadline_ms(Moment::at(i64::MIN))
+    {
+        // No event can tell of it, since the key does not show yet.
+        reclaim::note_loaded(database, key.bytes(), deadline_ms);
+    }
     if let Some(arrival) = pool.last_arrival() {
         queue::saw_arrival(arrival);
     }

@@ -9,17 +9,18 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
 use seat_pool::{Effect, Freed, Moment, Schedule};
 
+use crate::data_sets::{DataSets, Second};
 use crate::error::Error;
-use crate::ffi::{Ctx, OwnedStr, Str, TimerId, api, guard};
+use crate::ffi::{Ctx, OwnedStr, Str, TimerId, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{arrivals, grace, hints, queue, server, stats};
+use crate::{grace, hints, queue, server, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
@@ -33,9 +34,15 @@ const RETRY_MS: i64 = 20;
 /// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
 const LONGEST_WAIT_MS: i64 = 3_600_000;
 
-/// Database, then key. All of it belongs to the main thread, on which the server runs every callback that comes here.
+/// The deadlines of a data set: database, then key.
+type Deadlines = BTreeMap<c_int, Schedule>;
+
+/// In place of a database: deadlines whose databases are not known, so that each is looked for in all of them.
+const ANYWHERE: c_int = -1;
+
+/// All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct Hints {
-    databases: BTreeMap<c_int, Schedule>,
+    deadlines: DataSets<Deadlines>,
     timer: Option<Timer>,
     /// The name that the timer looks at, whose hint it has taken.
     looked_at: Option<(c_int, Box<[u8]>)>,
@@ -52,7 +59,7 @@ struct Timer {
 thread_local! {
     static HINTS: RefCell<Hints> = const {
         RefCell::new(Hints {
-            databases: BTreeMap::new(),
+            deadlines: DataSets::new(BTreeMap::new()),
             timer: None,
             looked_at: None,
             last: -1,
@@ -63,7 +70,8 @@ thread_local! {
 
 impl Hints {
     fn earliest_ms(&self) -> Option<i64> {
-        self.databases
+        self.deadlines
+            .shown
             .values()
             .filter_map(Schedule::earliest_ms)
             .min()
@@ -73,12 +81,16 @@ impl Hints {
     /// databases take turns.
     fn take_due(&mut self, now_ms: i64) -> Option<(c_int, Box<[u8]>)> {
         let last = self.last;
-        let hints = self.databases.iter().filter_map(|(&database, schedule)| {
-            let at_ms = schedule.earliest_ms()?;
-            Some((at_ms, database <= last, database))
-        });
+        let hints = self
+            .deadlines
+            .shown
+            .iter()
+            .filter_map(|(&database, schedule)| {
+                let at_ms = schedule.earliest_ms()?;
+                Some((at_ms, database <= last, database))
+            });
         let (_, _, database) = hints.min()?;
-        let name = self.databases.get_mut(&database)?.take_due(now_ms)?;
+        let name = self.deadlines.shown.get_mut(&database)?.take_due(now_ms)?;
         self.last = database;
         Some((database, name))
     }
@@ -108,7 +120,7 @@ impl Hints {
 /// Notes that time changes something in the pool at `key` at `deadline_ms`, such as a lease that expires.
 pub(crate) fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
     HINTS.with_borrow_mut(|hints| {
-        let schedule = hints.databases.entry(database).or_default();
+        let schedule = hints.deadlines.shown.entry(database).or_default();
         if schedule.note(key, deadline_ms) {
             hints.arm(ctx, deadline_ms);
         }
@@ -118,7 +130,7 @@ pub(crate) fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i6
 /// Forgets the hint for a name whose pool is gone.
 pub(crate) fn forget(database: c_int, key: &[u8]) {
     HINTS.with_borrow_mut(|hints| {
-        if let Some(schedule) = hints.databases.get_mut(&database) {
+        if let Some(schedule) = hints.deadlines.shown.get_mut(&database) {
             schedule.forget(key);
         }
     });
@@ -128,7 +140,7 @@ pub(crate) fn forget(database: c_int, key: &[u8]) {
 /// database has a hint, unless the timer has just taken it. Where that leaves a doubt, the timer looks at once and finds out.
 pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
     let (having, is_looked_at): (Vec<c_int>, bool) = HINTS.with_borrow(|hints| {
-        let schedules = hints.databases.iter();
+        let schedules = hints.deadlines.shown.iter();
         let having = schedules.filter(|(_, schedule)| schedule.contains(key));
         let looked_at = hints.looked_at.as_ref();
         (
@@ -146,10 +158,20 @@ pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
     }
 }
 
-/// Forgets all hints of a database, or of all if it is -1.
-fn forget_all(database: c_int) {
+/// Notes the deadline of a pool that is loaded beside the data set that is shown.
+pub(crate) fn note_loaded(database: c_int, key: &[u8], deadline_ms: i64) {
+    HINTS.with_borrow_mut(|hints| {
+        if let Some(deadlines) = &mut hints.deadlines.loaded {
+            let schedule = deadlines.entry(database).or_default();
+            schedule.note(key, deadline_ms);
+        }
+    });
+}
+
+/// Forgets all deadlines of a database, or of all if it is -1.
+pub(crate) fn flushed(database: c_int) {
     let flushed: Vec<Schedule> = HINTS.with_borrow_mut(|hints| {
-        let schedules = hints.databases.iter_mut();
+        let schedules = hints.deadlines.shown.iter_mut();
         let meant = schedules.filter(|(other, _)| database == -1 || **other == database);
         meant
             .map(|(_, schedule)| std::mem::take(schedule))
@@ -162,9 +184,50 @@ fn forget_all(database: c_int) {
 /// Whether there is a lease or a ticket in any pool.
 pub(crate) fn has_deadlines() -> bool {
     HINTS.with_borrow(|hints| {
-        let mut schedules = hints.databases.values();
+        let mut schedules = hints.deadlines.shown.values();
         schedules.any(|schedule| !schedule.is_empty())
     })
+}
+
+/// Two databases have changed places.
+pub(crate) fn databases_swapped(one: c_int, other: c_int) {
+    HINTS.with_borrow_mut(|hints| {
+        if one == other {
+            return;
+        }
+        let first = hints.deadlines.shown.remove(&one).unwrap_or_default();
+        let second = hints.deadlines.shown.insert(other, first);
+        hints
+            .deadlines
+            .shown
+            .insert(one, second.unwrap_or_default());
+    });
+}
+
+/// Something has happened to the second data set. O(1).
+pub(crate) fn follow(second: Second, are_databases_told: bool) {
+    let dropped = HINTS.with_borrow_mut(|hints| {
+        let dropped = hints.deadlines.follow(second);
+        if second == Second::Shown && !are_databases_told {
+            let databases = &mut hints.deadlines.shown;
+            if let Some(schedule) = databases.remove(&0) {
+                databases.insert(ANYWHERE, schedule);
+            }
+        }
+        dropped
+    });
+    if let Some(dropped) = dropped {
+        let count = dropped.values().map(Schedule::len).sum();
+        hints::free(dropped, count);
+    }
+}
+
+/// Has the timer run in time for the earliest deadline, and soon if something waits to be written. Does nothing on a replica.
+pub(crate) fn start_timer(ctx: Ctx<'_>) {
+    HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
+    if queue::has_deferred() {
+        wake_soon(ctx);
+    }
 }
 
 /// Has the timer run within the next turn of the event loop.
@@ -181,32 +244,10 @@ pub(crate) fn with_module_context(body: impl FnOnce(Ctx<'_>)) {
     }
 }
 
-/// Asks the server for the events that a pool can move by, and those by which time itself moves.
-pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
-    ctx.subscribe_to_events(classes as u32, Some(on_key_event))?;
+/// Makes the module's own context.
+pub(crate) fn register(ctx: Ctx<'_>) {
     let module_context = ctx.detached();
     HINTS.with_borrow_mut(|hints| hints.module_context = module_context);
-    let callbacks: [(u64, raw::RedisModuleEventCallback); 5] = [
-        (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
-        (
-            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-            Some(on_role_change),
-        ),
-        (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swapdb)),
-        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron)),
-        (raw::REDISMODULE_EVENT_LOADING, Some(on_loading)),
-    ];
-    for (id, callback) in callbacks {
-        let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the context is valid, and the callback has the right type.
-        let status =
-            unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, callback) };
-        if status != raw::Status::Ok as c_int {
-            return Err("cannot subscribe to server events".into());
-        }
-    }
-    Ok(())
 }
 
 unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
@@ -231,10 +272,7 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         let out_of_time = || start.elapsed() >= TICK_BUDGET;
         queue::run_deferred(ctx, out_of_time);
         reclaim_due(ctx, out_of_time);
-        HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
-        if queue::has_deferred() {
-            wake_soon(ctx);
-        }
+        start_timer(ctx);
     });
 }
 
@@ -248,10 +286,12 @@ fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
         let Some((database, name)) = due else {
             return;
         };
-        ctx.select_database(database);
-        let moment = grace::moment(ctx);
         let name = OwnedStr::new(&name);
-        if let Some(next_ms) = reclaim_from(ctx, name.get(), moment, out_of_time) {
+        if database == ANYWHERE {
+            note_everywhere(ctx, name.get());
+        } else if ctx.select_database(database)
+            && let Some(next_ms) = reclaim_from(ctx, name.get(), grace::moment(ctx), out_of_time)
+        {
             // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
             note_in(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
         }
@@ -260,6 +300,16 @@ fn reclaim_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
         }
     }
     HINTS.with_borrow_mut(|hints| hints.looked_at = None);
+}
+
+/// Has the pools of this name be looked at, in whichever databases they are.
+fn note_everywhere(ctx: Ctx<'_>, name: Str<'_>) {
+    let moment = Moment::at(ctx.now_ms());
+    for database in (0..).take_while(|&database| ctx.select_database(database)) {
+        if PoolKey::look(ctx, name, moment).is_ok_and(|key| key.exists()) {
+            note_in(ctx, database, name.bytes(), moment.now_ms);
+        }
+    }
 }
 
 /// Reclaims the lapsed seats of one pool, serves its queue, and returns its earliest deadline then; that lies in the past if
@@ -317,122 +367,8 @@ impl PoolKey<'_> {
     }
 }
 
-/// A pool has come to be under a name by other means than a grant.
-unsafe extern "C" fn on_key_event(
-    ctx: *mut raw::RedisModuleCtx,
-    _class: c_int,
-    event: *const c_char,
-    key: *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: the server passes the context, the event's name and the key of this call.
-    let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    if arrivals::may_be_pool(event.to_bytes()) {
-        guard("a keyspace event", || {
-            // The key may be an object on the server's stack, which 6.2 cannot open.
-            let name = OwnedStr::new(key.bytes());
-            let moment = grace::moment(ctx);
-            let opened = PoolKey::look(ctx, name.get(), moment);
-            let is_pool = opened.as_ref().is_ok_and(|key| key.exists());
-            arrivals::seen(ctx, event.to_bytes(), is_pool);
-            let Ok(key) = opened else {
-                return;
-            };
-            queue::value_came(key.value(), key.database, name.get().bytes());
-            if let Some(deadline_ms) = key.pool().earliest_deadline_ms(moment) {
-                key.note(deadline_ms);
-            }
-            drop(key);
-            queue::look_soon(ctx, name.get().bytes());
-        });
-    }
-    server::puts_back_the_client(ctx, event, !scripts::hears_of_keys());
-    raw::Status::Ok as c_int
-}
-
-unsafe extern "C" fn on_role_change(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    role: u64,
-    _: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-        guard("a demotion", grace::on_demotion);
-    }
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-        guard("a promotion", || {
-            grace::on_promotion(ctx);
-            HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
-        });
-    }
-}
-
-unsafe extern "C" fn on_flush(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    phase: u64,
-    flushed: *mut c_void,
-) {
-    if phase != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-        return;
-    }
-    // SAFETY: the server passes the context of this call, and this event comes with this structure.
-    let (ctx, flushed) = unsafe { (Ctx::new(ctx), &*flushed.cast::<raw::RedisModuleFlushInfo>()) };
-    guard("a flush", || {
-        let database = flushed.dbnum;
-        grace::on_flush(ctx, database);
-        forget_all(database);
-        scripts::flushed(database);
-        queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
-    });
-}
-
-unsafe extern "C" fn on_swapdb(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    databases: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call, and this event comes with this structure.
-    let (ctx, databases) = unsafe {
-        (
-            Ctx::new(ctx),
-            &*databases.cast::<raw::RedisModuleSwapDbInfo>(),
-        )
-    };
-    let (one, other) = (databases.dbnum_first, databases.dbnum_second);
-    guard("SWAPDB", || {
-        HINTS.with_borrow_mut(|hints| {
-            if one == other {
-                return;
-            }
-            let first = hints.databases.remove(&one).unwrap_or_default();
-            let second = hints.databases.insert(other, first).unwrap_or_default();
-            hints.databases.insert(one, second);
-        });
-        grace::databases_swapped(one, other);
-        queue::databases_swapped(one, other);
-        scripts::databases_swapped(ctx, one, other);
-        queue::look_soon_everywhere(ctx, |database| database == one || database == other);
-    });
-}
-
-unsafe extern "C" fn on_loading(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    phase: u64,
-    _: *mut c_void,
-) {
-    if phase == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
-        // SAFETY: the server passes the context of this call.
-        let ctx = unsafe { Ctx::new(ctx) };
-        guard("a load", || grace::on_load(ctx));
-    }
-}
-
 /// The timer goes by a clock that never steps, and leases by one that may: what a step forward has made due is found here.
-unsafe extern "C" fn on_cron(
+pub(crate) unsafe extern "C" fn on_cron(
     ctx: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
@@ -463,18 +399,19 @@ mod tests {
     use seat_pool::Schedule;
 
     use super::Hints;
+    use crate::data_sets::DataSets;
 
     #[test]
     fn hints_come_up_by_their_time_and_the_databases_take_turns_at_the_same_time() {
         let mut hints = Hints {
-            databases: BTreeMap::new(),
+            deadlines: DataSets::new(BTreeMap::new()),
             timer: None,
             looked_at: None,
             last: -1,
             module_context: ptr::null_mut(),
         };
         let note = |hints: &mut Hints, database, name: &[u8], at_ms| {
-            let schedule: &mut Schedule = hints.databases.entry(database).or_default();
+            let schedule: &mut Schedule = hints.deadlines.shown.entry(database).or_default();
             schedule.note(name, at_ms);
         };
         for (database, name, at_ms) in [

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
+use crate::data_sets::Second;
+use crate::events;
 use crate::ffi::{Ctx, guard};
 
 /// A total. Only the main thread adds to it; the atomic is there for readers in other threads.
@@ -64,11 +66,31 @@ pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 /// Tickets in all pools at present, lost and not yet removed ones included. Pools are freed in background threads, too.
 static TICKETS: AtomicI64 = AtomicI64::new(0);
 
+/// Those of them that are in a data set that is not shown.
+static TICKETS_NOT_SHOWN: AtomicI64 = AtomicI64::new(0);
+
 /// Notes that there are `more` tickets than before, or fewer.
 pub(crate) fn add_tickets(more: i64) {
     if more != 0 {
         TICKETS.fetch_add(more, Relaxed);
     }
+}
+
+/// Notes the tickets of a pool that is loaded.
+pub(crate) fn add_loaded_tickets(tickets: i64) {
+    add_tickets(tickets);
+    if events::loads_beside() {
+        TICKETS_NOT_SHOWN.fetch_add(tickets, Relaxed);
+    }
+}
+
+/// Something has happened to the second data set. The tickets of the one that goes are counted until its pools are freed.
+pub(crate) fn follow(second: Second) {
+    let not_shown = match second {
+        Second::SetAside => TICKETS.load(Relaxed),
+        Second::Made | Second::Shown | Second::Dropped => 0,
+    };
+    TICKETS_NOT_SHOWN.store(not_shown, Relaxed);
 }
 
 static ALL: [&Total; 15] = [
@@ -103,7 +125,8 @@ extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int)
         }
         let blocked = crate::queue::blocked_clients();
         raw::add_info_field_unsigned_long_long(info, "blocked_clients", blocked);
-        raw::add_info_field_long_long(info, "tickets", TICKETS.load(Relaxed));
+        let tickets = TICKETS.load(Relaxed) - TICKETS_NOT_SHOWN.load(Relaxed);
+        raw::add_info_field_long_long(info, "tickets", tickets.max(0));
         let (floor_ms, hold_ms) = crate::grace::left_ms();
         raw::add_info_field_long_long(info, "lease_floor_ms", floor_ms);
         raw::add_info_field_long_long(info, "grant_hold_ms", hold_ms);

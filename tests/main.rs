@@ -5,6 +5,7 @@ mod cases;
 mod clock;
 mod cluster;
 mod commands;
+mod data_sets;
 mod dialog;
 mod docs;
 mod documents;

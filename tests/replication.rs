@@ -1,6 +1,7 @@
 //! What is replicated, and that replicas come to hold the same.
 
 mod nodes;
+mod writable;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

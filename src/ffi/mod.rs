@@ -157,6 +157,16 @@ impl<'a> Ctx<'a> {
         status == raw::Status::Ok as c_int
     }
 
+    /// Whether any database but the first holds keys. O(1) for each database.
+    pub(crate) fn has_keys_beyond_database_0(self) -> bool {
+        let own = self.selected_database();
+        let mut others = (1..).take_while(|&database| self.select_database(database));
+        // SAFETY: the context is valid for 'a.
+        let found = others.any(|_| unsafe { api!(RedisModule_DbSize)(self.as_ptr()) } != 0);
+        self.select_database(own);
+        found
+    }
+
     /// Whether replicating now, outside a command, would crash the server: during CLIENT PAUSE and FAILOVER, and while it loads.
     pub(crate) fn must_not_replicate(self) -> bool {
         // SAFETY: the function has no conditions.

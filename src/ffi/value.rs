@@ -1,6 +1,6 @@
 //! What the callbacks of a data type are given: a file to load from and to save to, and a digest.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -50,6 +50,16 @@ impl Io<'_> {
     /// Writes the next blob of a value that is saved.
     pub(crate) fn save_blob(self, blob: &[u8]) {
         raw::save_slice(self.as_ptr(), blob);
+    }
+
+    /// The key whose value is loaded, and its database. `None` for a value without a key, and on servers that do not tell (up to 6.2).
+    pub(crate) fn database_and_key(&self) -> Option<(c_int, Str<'_>)> {
+        // SAFETY: the statics are set once before the module's first callback; the io is valid, and the name lasts as long as it does.
+        unsafe {
+            let database = raw::RedisModule_GetDbIdFromIO?(self.as_ptr());
+            let key = api!(RedisModule_GetKeyNameFromIO)(self.as_ptr()).cast_mut();
+            (database >= 0 && !key.is_null()).then(|| (database, Str::new(key)))
+        }
     }
 
     /// Logs why a value cannot be loaded.

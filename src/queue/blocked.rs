@@ -8,7 +8,7 @@ use super::beside::name_beside;
 use super::departed::has_departed;
 use super::{
     BATCH, Blocked, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId,
-    forget_unconfirmed, put_line, take_line,
+    forget_unconfirmed, is_unconfirmed, put_line, take_line,
 };
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
@@ -276,9 +276,14 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
                     },
                 );
             }
-        } else if !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) && is_gone(ctx, &waiter) {
-            // Whatever it was told has not reached it. If that was a grant, and nothing has confirmed it since, it is undone.
-            defer(ctx, Deferred::TakeBack(id, waiter));
+        } else if is_unconfirmed(id) && is_gone(ctx, &waiter) {
+            // Whatever it was told has not reached it. If nothing confirms the grant until it can be undone, it is. A replica that takes
+            // its clients' writes can when it is promoted.
+            STATE.with_borrow_mut(|state| {
+                let action = Deferred::TakeBack(id, waiter);
+                state.deferred.push_back(action);
+            });
+            reclaim::wake_soon(ctx);
         } else {
             // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
             forget_unconfirmed(id);

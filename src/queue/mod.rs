@@ -225,6 +225,27 @@ fn forget_unconfirmed(waiter: WaiterId) -> Option<Unconfirmed> {
     })
 }
 
+/// Whether a waiter was granted a seat that nothing has confirmed since.
+fn is_unconfirmed(waiter: WaiterId) -> bool {
+    STATE.with_borrow(|state| {
+        let mut grants = state.unconfirmed.iter();
+        grants.any(|grant| grant.waiter == waiter)
+    })
+}
+
+/// A pool was made. What is known of another that was at the same address is not about this one.
+pub(crate) fn value_made(value: usize) {
+    STATE.with_borrow_mut(|state| state.unconfirmed.retain(|grant| grant.value != value));
+}
+
+/// Drops what waits to be written. The server is not the primary any more, and another one may have confirmed the sessions.
+pub(crate) fn forget_what_to_write() {
+    STATE.with_borrow_mut(|state| {
+        state.unconfirmed.clear();
+        state.deferred.clear();
+    });
+}
+
 /// A pool has gone from its name.
 pub(crate) fn value_left(value: usize) {
     STATE.with_borrow_mut(|state| {
@@ -319,7 +340,25 @@ pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> boo
 mod tests {
     use seat_pool::Line;
 
-    use super::{STATE, WaiterId, have_tickets_moved, put_line, take_line};
+    use super::{
+        STATE, Unconfirmed, WaiterId, have_tickets_moved, is_unconfirmed, put_line, take_line,
+        value_made,
+    };
+
+    #[test]
+    fn a_grant_is_not_about_a_later_value_at_the_same_address() {
+        let grant = |waiter, value| Unconfirmed {
+            waiter,
+            value,
+            name: (0, b"pool"[..].into()),
+            session: b"a"[..].into(),
+            is_adrift: false,
+        };
+        STATE.with_borrow_mut(|state| state.unconfirmed = vec![grant(1, 8), grant(2, 16)]);
+        value_made(8);
+        assert!(!is_unconfirmed(1));
+        assert!(is_unconfirmed(2));
+    }
 
     #[test]
     fn the_note_that_a_name_is_to_be_looked_at_goes_with_the_last_who_waits_there() {

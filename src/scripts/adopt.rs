@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis_module::raw;
 use seat_pool::{Import, Moment};
 
-use super::keys::Known;
+use super::keys::KnownInvalid;
 use super::rows::{BATCH, Rows, write};
 use super::{ScriptKeys, keys, same_slot};
 use crate::error::Error;
@@ -149,7 +149,7 @@ fn adopt<'a>(
             key.wake_holder(session);
         }
         if others.are_none() {
-            let known = Known {
+            let known = KnownInvalid {
                 kinds: rows.kinds,
                 value: key.value(),
                 invalid,

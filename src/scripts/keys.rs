@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use redis_module::raw;
 
 use super::{ScriptKeys, pool_of};
+use crate::data_sets::{DataSets, Second};
 use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
 use crate::invalid_entries::InvalidEntries;
-use crate::{config, hints, server};
+use crate::{config, events, hints, server};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
@@ -23,11 +24,11 @@ const PAUSE_MS: i64 = 5;
 
 /// By name, with what is known of the entries that are there, if all of them are invalid and
 /// nothing has changed since.
-type Pools = BTreeMap<Box<[u8]>, Option<Known>>;
+type Pools = BTreeMap<Box<[u8]>, Option<KnownInvalid>>;
 
 /// What is known of legacy keys that have invalid entries alone.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct KnownInvalid {
     /// What was at the two keys. SET and a time to live that ends change that without an event that is asked for.
     pub(super) kinds: [Kind; 2],
     /// Which value was at the pool's own name: another one may have the sessions.
@@ -35,19 +36,27 @@ pub(super) struct Known {
     pub(super) invalid: Arc<InvalidEntries>,
 }
 
-impl Known {
+impl KnownInvalid {
     /// Whether it is of what is there now.
     pub(super) fn is_of(&self, kinds: [Kind; 2], value: usize) -> bool {
         self.kinds == kinds && self.value == value
     }
 }
 
+/// What is known of a data set.
+#[derive(Default)]
+struct Known {
+    /// The pools, by database, of whose scripts' keys at least one was there when it was last heard of.
+    pools: BTreeMap<c_int, Pools>,
+    /// Of a data set that is not shown: whether no others are possible, so that no walk is needed once it is shown.
+    is_whole: bool,
+}
+
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
 struct State {
     is_on: bool,
     is_subscribed: bool,
-    /// The pools, by database, of whose scripts' keys at least one was there when it was last heard of.
-    pools: BTreeMap<c_int, Pools>,
+    known: DataSets<Known>,
     /// The walk, while it is not over: where it is, in which database.
     walk: Option<(c_int, Walk)>,
     has_timer: bool,
@@ -58,7 +67,10 @@ thread_local! {
         RefCell::new(State {
             is_on: false,
             is_subscribed: false,
-            pools: BTreeMap::new(),
+            known: DataSets::new(Known {
+                pools: BTreeMap::new(),
+                is_whole: false,
+            }),
             walk: None,
             has_timer: false,
         })
@@ -71,6 +83,8 @@ pub(super) fn may_exist(database: c_int, pool: &[u8]) -> bool {
         state.is_on
             && (state.walk.is_some()
                 || state
+                    .known
+                    .shown
                     .pools
                     .get(&database)
                     .is_some_and(|pools| pools.contains_key(pool)))
@@ -80,7 +94,7 @@ pub(super) fn may_exist(database: c_int, pool: &[u8]) -> bool {
 /// How many pools are known to have such keys, and whether there may be others that the walk has not come to.
 pub(crate) fn known() -> (usize, bool) {
     STATE.with_borrow(|state| {
-        let pools = state.pools.values().map(Pools::len).sum();
+        let pools = state.known.shown.pools.values().map(Pools::len).sum();
         (pools, state.walk.is_some())
     })
 }
@@ -88,7 +102,7 @@ pub(crate) fn known() -> (usize, bool) {
 /// Notes that the keys of this pool are gone.
 pub(super) fn forget(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
-        if let Some(pools) = state.pools.get_mut(&database) {
+        if let Some(pools) = state.known.shown.pools.get_mut(&database) {
             pools.remove(pool);
         }
     });
@@ -96,18 +110,28 @@ pub(super) fn forget(database: c_int, pool: &[u8]) {
 
 fn note(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
-        let pools = state.pools.entry(database).or_default();
+        let pools = state.known.shown.pools.entry(database).or_default();
         pools.insert(pool.into(), None);
     });
 }
 
+/// As [`note`], of the data set that is loaded beside the one that is shown.
+fn note_loaded(database: c_int, pool: &[u8]) {
+    STATE.with_borrow_mut(|state| {
+        if let Some(known) = &mut state.known.loaded {
+            let pools = known.pools.entry(database).or_default();
+            pools.insert(pool.into(), None);
+        }
+    });
+}
+
 /// Notes that all entries in the keys of this pool are invalid.
-pub(super) fn note_invalid(database: c_int, pool: &[u8], known: Known) {
+pub(super) fn note_invalid(database: c_int, pool: &[u8], invalid: KnownInvalid) {
     STATE.with_borrow_mut(|state| {
         // Without events nobody would tell of the entries that come.
         if state.is_subscribed {
-            let pools = state.pools.entry(database).or_default();
-            pools.insert(pool.into(), Some(known));
+            let pools = state.known.shown.pools.entry(database).or_default();
+            pools.insert(pool.into(), Some(invalid));
         }
     });
 }
@@ -116,7 +140,7 @@ pub(super) fn note_invalid(database: c_int, pool: &[u8], known: Known) {
 /// session of the pool now.
 pub(crate) fn forget_invalid(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
-        let pools = state.pools.get_mut(&database);
+        let pools = state.known.shown.pools.get_mut(&database);
         if let Some(known) = pools.and_then(|pools| pools.get_mut(pool)) {
             *known = None;
         }
@@ -124,8 +148,8 @@ pub(crate) fn forget_invalid(database: c_int, pool: &[u8]) {
 }
 
 /// What [`note_invalid`] has noted, if no event has told of a change since.
-pub(super) fn known_invalid(database: c_int, pool: &[u8]) -> Option<Known> {
-    STATE.with_borrow(|state| state.pools.get(&database)?.get(pool)?.clone())
+pub(super) fn known_invalid(database: c_int, pool: &[u8]) -> Option<KnownInvalid> {
+    STATE.with_borrow(|state| state.known.shown.pools.get(&database)?.get(pool)?.clone())
 }
 
 pub(super) fn settings_changed(ctx: Ctx<'_>) {
@@ -135,10 +159,20 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
         return;
     }
     if !is_on {
-        drop_later(STATE.with_borrow_mut(|state| {
+        let known = STATE.with_borrow_mut(|state| {
             state.walk = None;
-            std::mem::take(&mut state.pools).into_values().collect()
-        }));
+            let none = DataSets::new(Known::default());
+            let DataSets {
+                shown,
+                loaded,
+                set_aside,
+            } = std::mem::replace(&mut state.known, none);
+            // Of the other data set, nothing is known until it is shown.
+            state.known.loaded = loaded.is_some().then(Known::default);
+            state.known.set_aside = set_aside.is_some().then(Known::default);
+            [Some(shown), loaded, set_aside]
+        });
+        known.into_iter().flatten().for_each(Known::drop_later);
         return;
     }
     // The events of sets and hashes are many, so they are asked for only now.
@@ -226,7 +260,7 @@ thread_local! {
 fn on_key(key: Str<'_>) {
     if let Some(pool) = pool_of(key.bytes()) {
         STATE.with_borrow_mut(|state| {
-            let pools = state.pools.entry(WALKED.get()).or_default();
+            let pools = state.known.shown.pools.entry(WALKED.get()).or_default();
             // Nothing has changed at a key that the walk comes by: what is known of it stays.
             pools.entry(pool.into()).or_default();
         });
@@ -245,6 +279,10 @@ unsafe extern "C" fn on_event(
     if let Some(pool) = pool_of(key.bytes()) {
         guard("an event of a script's key", || {
             if !STATE.with_borrow(|state| state.is_on) {
+                return;
+            }
+            if events::loads_beside() && event == c"loaded" {
+                note_loaded(ctx.selected_database(), pool);
                 return;
             }
             // The key may be an object on the server's stack, which 6.2 cannot open.
@@ -272,9 +310,14 @@ pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
         return;
     }
     let is_walking = STATE.with_borrow_mut(|state| {
-        let first = state.pools.remove(&one).unwrap_or_default();
-        let second = state.pools.insert(other, first).unwrap_or_default();
-        state.pools.insert(one, second);
+        let first = state.known.shown.pools.remove(&one).unwrap_or_default();
+        let second = state
+            .known
+            .shown
+            .pools
+            .insert(other, first)
+            .unwrap_or_default();
+        state.known.shown.pools.insert(one, second);
         state.walk.is_some()
     });
     if is_walking {
@@ -286,10 +329,42 @@ pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
 /// A database was emptied, or all of them if it is -1.
 pub(crate) fn flushed(database: c_int) {
     drop_later(STATE.with_borrow_mut(|state| {
-        let all = state.pools.iter_mut();
+        let all = state.known.shown.pools.iter_mut();
         let meant = all.filter(|(other, _)| database == -1 || **other == database);
         meant.map(|(_, pools)| std::mem::take(pools)).collect()
     }));
+}
+
+/// Something has happened to the second data set.
+pub(crate) fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
+    let (dropped, must_walk) = STATE.with_borrow_mut(|state| {
+        state.known.shown.is_whole = state.is_on && state.walk.is_none();
+        let dropped = state.known.follow(second);
+        if let (Second::Made, Some(loaded)) = (second, &mut state.known.loaded) {
+            // From here on each key of it is heard of.
+            loaded.is_whole = state.is_on && state.is_subscribed;
+        }
+        let is_other = second == Second::Shown && state.is_on;
+        let mut misplaced = None;
+        if is_other && !are_databases_told {
+            misplaced = Some(std::mem::take(&mut state.known.shown));
+        }
+        if is_other && state.known.shown.is_whole {
+            state.walk = None;
+        }
+        let must_walk = is_other && !state.known.shown.is_whole;
+        ([dropped, misplaced], must_walk)
+    });
+    dropped.into_iter().flatten().for_each(Known::drop_later);
+    if must_walk {
+        start_walk(ctx);
+    }
+}
+
+impl Known {
+    fn drop_later(self) {
+        drop_later(self.pools.into_values().collect());
+    }
 }
 
 fn drop_later(pools: Vec<Pools>) {
