@@ -272,7 +272,8 @@ fn rest(dialog: &mut Dialog, key: &str, begun: (String, Vec<String>)) -> Vec<Str
 #[track_caller]
 fn is_complete(mut seen: Vec<String>) {
     let mut stay: Vec<_> = (0..STAYING).map(|n| format!("stays{n}")).collect();
-    (seen.sort(), stay.sort());
+    seen.sort();
+    stay.sort();
     assert_eq!(seen, stay);
 }
 
