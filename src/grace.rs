@@ -232,7 +232,7 @@ pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int) {
         ));
     }
     let has_stake = is_primary && is_on() && reclaim::has_deadlines();
-    let refuses = has_stake && server::refuses_writes(ctx);
+    let refuses = has_stake && (server::refuses_writes(ctx) || server::is_cluster_down(ctx));
     saw_whether_it_refuses(ctx, refuses);
     update(|state| {
         state.signs = Signs {
@@ -259,11 +259,13 @@ pub(crate) fn saw_whether_it_refuses(ctx: Ctx<'_>, refuses: bool) {
         }
         let has_begun = refuses && !state.refuses;
         state.refuses = refuses;
-        has_begun
+        has_begun && is_on()
     });
     if has_begun {
         AWAKE_UNTIL_MS.store(i64::MIN, Relaxed);
-        ctx.log_notice("the server refuses writes: no lease expires meanwhile, and for the lease-grace afterwards");
+        ctx.log_notice(
+            "the server refuses writes: no lease expires meanwhile, nor in the lease-grace after it",
+        );
     }
 }
 
@@ -320,5 +322,62 @@ fn hold(now_ms: i64, database: c_int) {
     if hold_ms > 0 {
         let end_ms = now_ms.saturating_add(hold_ms);
         update(|state| state.holds.begin(database, end_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seat_pool::Moment;
+
+    use super::{Floor, Holds, Signs};
+
+    #[test]
+    fn a_floor_rises_and_follows_a_clock_that_steps_back() {
+        let mut floor = Floor::NONE;
+        floor.raise(1000, 0);
+        floor.follow(0);
+        assert_eq!(floor.at_ms, Moment::NO_FLOOR);
+        for (now_ms, ahead_ms, at_ms) in [(1000, 500, 1500), (1100, 300, 1500), (1300, 300, 1600)] {
+            floor.raise(now_ms, ahead_ms);
+            floor.follow(now_ms);
+            assert_eq!(floor.at_ms, at_ms, "at {now_ms}");
+        }
+        floor.follow(2000);
+        assert_eq!(floor.at_ms, 1600);
+        floor.follow(-10_000);
+        assert_eq!(floor.at_ms, -9700);
+    }
+
+    #[test]
+    fn a_gap_is_longer_than_the_cron_takes_by_more_than_a_second() {
+        for (interval_ms, away_ms, found) in [
+            (100, 1100, None),
+            (100, 1101, Some(1101)),
+            (1000, 2000, None),
+            (1000, 9000, Some(9000)),
+        ] {
+            let signs = Signs {
+                last_ms: 500,
+                interval_ms,
+            };
+            assert_eq!(signs.away_ms(500 + away_ms), found, "{interval_ms}");
+        }
+    }
+
+    #[test]
+    fn holds_end_by_themselves_and_with_their_setting() {
+        let mut holds = Holds::NONE;
+        assert!(!holds.follow(0, 0));
+        holds.begin(3, 500);
+        holds.begin(3, 400);
+        assert_eq!((holds.end_ms(3), holds.end_ms(0)), (500, i64::MIN));
+        holds.begin(-1, 450);
+        assert_eq!((holds.end_ms(3), holds.end_ms(0)), (500, 450));
+        assert!(!holds.follow(100, 1100), "they go on");
+        assert_eq!(holds.last_end_ms(), 500);
+        assert!(holds.follow(200, 300), "they were cut short");
+        assert_eq!((holds.end_ms(3), holds.end_ms(0)), (300, 300));
+        assert!(!holds.follow(300, 1300), "they are over");
+        assert!(holds.databases.is_empty());
     }
 }

@@ -262,7 +262,9 @@ unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         queue::unblock_late();
         let must_ask = queue::blocked_clients() > 0 || grace::is_on();
         let refuses = must_ask && server::refuses_writes(ctx);
-        grace::saw_whether_it_refuses(ctx, refuses);
+        if refuses {
+            grace::saw_whether_it_refuses(ctx, true);
+        }
         if refuses || ctx.must_not_replicate() {
             let retry_ms = ctx.now_ms() + RETRY_MS;
             HINTS.with_borrow_mut(|hints| hints.arm(ctx, retry_ms));

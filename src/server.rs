@@ -57,14 +57,15 @@ fn valkey_version(server: &Info<'_>) -> Option<String> {
     (!version.is_empty()).then_some(version)
 }
 
-/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS`, `MISCONF` or `CLUSTERDOWN`. It asks so before
-/// commands only; what the module grants by itself has to ask, too.
+/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS` or with `MISCONF`. It asks so before commands only;
+/// what the module grants by itself has to ask, too.
 pub(crate) fn refuses_writes(ctx: Ctx<'_>) -> bool {
-    lacks_replicas(ctx) || has_failed_to_save(ctx) || is_of_a_cluster_that_is_down(ctx)
+    lacks_replicas(ctx) || has_failed_to_save(ctx)
 }
 
-/// Whether the server is a node of a cluster that does not serve: too few of its nodes are in sight, or some slots are nobody's.
-fn is_of_a_cluster_that_is_down(ctx: Ctx<'_>) -> bool {
+/// Whether the server is a node of a cluster that is down, and answers `CLUSTERDOWN`: too few of its nodes are in sight, or some
+/// slots are nobody's.
+pub(crate) fn is_cluster_down(ctx: Ctx<'_>) -> bool {
     const DOWN: &[u8] = b"cluster_state:fail";
     if !ctx.is_in_cluster() {
         return false;

@@ -142,6 +142,36 @@ fn forward_all_lapse_and_the_timer_notices_by_itself() {
 }
 
 #[test]
+fn a_step_of_the_clock_is_no_absence() {
+    let clock = Clock::ahead_by(0);
+    let server = clock.of(Server::builder()).shipped_grace().start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE pool a 9 EX 600");
+    wire.ask("SEAT.ACQUIRE pool b 9 EX 7200");
+    clock.set_ahead_by(HOUR);
+    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "b");
+    wait_for_reclaim(&server, 1);
+    assert_eq!(total(&server, "lease_floor_ms"), 0);
+}
+
+#[test]
+fn a_floor_does_not_outlast_its_length_when_the_clock_steps_back() {
+    let clock = Clock::ahead_by(HOUR);
+    let builder = Server::builder().module_args("lease-grace 4000 grant-hold 4000");
+    let mut server = clock.of(builder).config("appendonly yes").start();
+    server.wire().ask("SEAT.ACQUIRE pool a 0 QUEUE 600000");
+    server.restart();
+    assert!(total(&server, "lease_floor_ms") > 0);
+    assert!(total(&server, "grant_hold_ms") > 0);
+    clock.set_ahead_by(0);
+    eventually("the floor and the hold are over", || {
+        total(&server, "lease_floor_ms") == 0 && total(&server, "grant_hold_ms") == 0
+    });
+    let mut wire = server.wire();
+    assert_eq!(wire.ask("SEAT.ACQUIRE pool b 9"), "1 ACQUIRED 1 9");
+}
+
+#[test]
 fn forward_by_less_than_the_lease_takes_that_much_of_it() {
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();

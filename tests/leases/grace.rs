@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::cluster::alone_with;
 use crate::lines::{Lines, total, wait_for_reclaim, wait_until};
 use crate::reclaim::paused::signal;
 use crate::support::{Builder, Server, Wire, eventually};
@@ -186,6 +187,35 @@ fn nobody_is_lost_while_the_disk_is_full() {
     let mut held = held;
     held.sends_a_heartbeat();
     held.ends_well("MISCONF", Duration::from_millis(500));
+}
+
+#[test]
+fn nobody_is_lost_while_the_cluster_is_down() {
+    let server = alone_with("lease-grace 2500");
+    let mut wire = server.wire();
+    let state = |wanted: &str| {
+        eventually(wanted, || {
+            let info = server.wire().ask("CLUSTER INFO");
+            info.contains(wanted)
+        });
+    };
+    wire.ask("CONFIG SET cluster-require-full-coverage yes");
+    let other_slot = (wire.number("CLUSTER KEYSLOT pool") + 1) % 16384;
+    wire.ask("SEAT.ACQUIRE pool alive 2 PX 2000");
+    wire.ask("SEAT.ACQUIRE pool dead 2 PX 2000");
+    let deadline_ms = now_ms() + 2000;
+    wire.ask(&format!("CLUSTER DELSLOTS {other_slot}"));
+    state("cluster_state:fail");
+    let refused = wire.ask("SEAT.HEARTBEAT pool alive");
+    assert!(refused.contains("CLUSTERDOWN"), "{refused}");
+    eventually("the leases would be over", || now_ms() > deadline_ms);
+    wire.ask(&format!("CLUSTER ADDSLOTS {other_slot}"));
+    state("cluster_state:ok");
+    let beat = wire.ask("SEAT.HEARTBEAT pool alive EX 600");
+    assert_eq!(beat, "1 HEARTBEAT_UPDATED 1 600000");
+    assert_eq!(wire.ask("SEAT.COUNT pool"), "2");
+    wait_for_reclaim(&server, 1);
+    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "alive");
 }
 
 #[test]

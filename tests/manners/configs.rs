@@ -27,6 +27,7 @@ const TOO_LONG: &str = "!ERR session must be at most 3 bytes";
 fn with_scripts_off(others: &[&str]) -> Vec<String> {
     let scripts = [
         "seat.acquire-sha ",
+        "seat.grant-hold 0",
         "seat.heartbeat-sha ",
         "seat.release-sha ",
         "seat.script-keys no",
@@ -43,10 +44,11 @@ fn with_scripts_off(others: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_defaults() {
-    let server = Server::start();
+    let server = Server::builder().shipped_grace().start();
     let mut dialog = Dialog::with(&server);
     let defaults = with_scripts_off(&[
         "seat.allow-effects no",
+        "seat.lease-grace 30000",
         "seat.max-metadata-bytes 16384",
         "seat.max-queue-length 100000",
         "seat.max-queue-ms 86400000",
@@ -94,6 +96,7 @@ fn settings_change_at_run_time() {
         settings(&mut dialog),
         with_scripts_off(&[
             "seat.allow-effects no",
+            "seat.lease-grace 0",
             "seat.max-metadata-bytes 7",
             "seat.max-queue-length 100000",
             "seat.max-queue-ms 86400000",
@@ -164,6 +167,7 @@ fn the_arguments_of_loadmodule_are_the_settings() {
             settings(&mut dialog),
             with_scripts_off(&[
                 "seat.allow-effects yes",
+                "seat.lease-grace 0",
                 "seat.max-metadata-bytes 8",
                 "seat.max-queue-length 100000",
                 "seat.max-queue-ms 86400000",
@@ -242,6 +246,8 @@ fn arguments_that_make_no_sense_refuse_to_load_and_say_why() {
         ("max-session-bytes 0", "max-session-bytes"),
         ("max-session-bytes 5.5", "max-session-bytes"),
         ("max-metadata-bytes -1", "max-metadata-bytes"),
+        ("lease-grace -1", "lease-grace"),
+        ("grant-hold 1.5", "grant-hold"),
         (
             "max-metadata-bytes 99999999999999999999",
             "max-metadata-bytes",
