@@ -298,7 +298,8 @@ impl Pool {
             return Acquire::AlreadyActive;
         }
         let ahead = self.ahead_of_session(moment, session, line);
-        if limit.into().has_room(self.used(moment) + ahead) {
+        let has_room = limit.into().has_room(self.used(moment) + ahead);
+        if has_room && !moment.holds_grants {
             Acquire::Vacant
         } else {
             Acquire::NoSeats {
@@ -401,14 +402,15 @@ impl Pool {
     }
 
     /// The blocked client whose turn it is under a limit: the one that has waited longest, if a
-    /// seat is free that is not kept for a ticket ahead of it. O(log n).
+    /// seat is free that is not kept for a ticket ahead of it. Nobody's while grants are held.
+    /// O(log n).
     pub fn next_in_line<'a, W>(
         &self,
         moment: Moment,
         limit: impl Into<Limit>,
         line: &'a Line<W>,
     ) -> Option<&'a Place<W>> {
-        let first = line.first()?;
+        let first = line.first().filter(|_| !moment.holds_grants)?;
         let ahead = self.tickets_ahead_of(moment, first.arrival());
         limit
             .into()

@@ -205,7 +205,7 @@ impl Model {
         let ahead = self.ahead(moment, id);
         if self.is_live(moment, id) {
             Acquire::AlreadyActive
-        } else if self.taken(moment) + (ahead as i64) < seats {
+        } else if self.taken(moment) + (ahead as i64) < seats && !moment.holds_grants {
             Acquire::Vacant
         } else {
             Acquire::NoSeats {
@@ -221,6 +221,9 @@ impl Model {
 
     /// The blocked client for whom a seat is free under the limit `seats`.
     fn eligible(&self, moment: Moment, seats: i64) -> Option<usize> {
+        if moment.holds_grants {
+            return None;
+        }
         let free = seats - self.taken(moment);
         let places = self.waiting(moment).into_iter();
         places
@@ -802,8 +805,11 @@ impl Name {
         if self.is_quiet(moment) {
             let idle = model.eligible(moment, self.limit(shared));
             assert_eq!(idle, None, "a seat is idle while this client waits");
-            let kept = waiting.iter().take(model.free(moment)).count();
-            assert_eq!(pool.kept(moment, model.elsewhere), kept, "kept");
+            // While grants are held, blocked clients stand before free seats as well.
+            if !moment.holds_grants {
+                let kept = waiting.iter().take(model.free(moment)).count();
+                assert_eq!(pool.kept(moment, model.elsewhere), kept, "kept");
+            }
         }
         let follower = self.follower.as_ref().map(contents);
         assert_eq!(follower, self.pool.as_ref().map(contents), "follower");
