@@ -1,7 +1,8 @@
-//! What is kept outside the key space, for the data set that is shown and for a second one beside it.
+//! What is kept outside the key space: of the data set that is shown, and of a second one.
 //!
-//! A replica that loads its primary's data set with `repl-diskless-load swapdb` has two data sets meanwhile. Which of them is shown in
-//! the end depends on whether the load succeeds; see [`crate::events`].
+//! A replica that loads its primary's data set with `repl-diskless-load swapdb` has two data sets
+//! meanwhile. Which of them is shown in the end depends on whether the load succeeds; see
+//! [`crate::events`].
 
 use std::mem;
 
@@ -22,7 +23,7 @@ pub(crate) enum Second {
 pub(crate) struct DataSets<T> {
     /// Of the data set that is shown: the one that commands and events are about.
     pub(crate) shown: T,
-    /// Of the one that is loaded beside it (7.0 and later).
+    /// Of the one that is loaded meanwhile (7.0 and later).
     pub(crate) loaded: Option<T>,
     /// Of the one that was set aside (6.2).
     pub(crate) set_aside: Option<T>,
@@ -57,7 +58,7 @@ mod tests {
     use super::{DataSets, Second};
 
     #[test]
-    fn what_is_loaded_beside_is_shown_when_it_is_complete() {
+    fn what_is_loaded_is_shown_once_it_is_complete() {
         let mut sets = DataSets::new(1);
         assert_eq!(sets.follow(Second::Made), None);
         assert_eq!((sets.shown, sets.loaded), (1, Some(0)));
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_beside_goes_when_the_load_breaks_off() {
+    fn what_is_loaded_goes_when_the_load_breaks_off() {
         let mut sets = DataSets::new(1);
         assert_eq!(sets.follow(Second::Made), None);
         assert_eq!(sets.follow(Second::Dropped), Some(0));

@@ -1,32 +1,48 @@
-//! What the server calls back for: keys that come, data sets that are replaced, and the server's role.
+//! What the server calls back for: keys that come, data sets that are replaced, and the server's
+//! role.
 //!
-//! The module keeps some things outside the key space: the deadline registry ([`crate::reclaim`]), which legacy keys there are
-//! ([`crate::scripts`]), grants that no client has confirmed ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are
-//! about the data set that is shown. These are the ways in which its keys come, go and come back, and what the server tells of each:
+//! The module keeps some things outside the key space: the deadline registry ([`crate::reclaim`]),
+//! which legacy keys there are ([`crate::scripts`]), grants that no client has confirmed
+//! ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are about the data set
+//! that is shown. These are the ways in which its keys come, go and come back, and what the server
+//! tells of each:
 //!
-//! | way | servers | what is told | what is done |
-//! | --- | --- | --- | --- |
-//! | a command on one key, such as `RESTORE`, `COPY`, `MOVE`, `RENAME`, `MIGRATE` | all | an event of the key | the key is looked at |
-//! | `DEL`, `UNLINK`, a key that expires, eviction, a value that is overwritten | all | the type's `unlink`, with the database from 7.0 on | the key's deadline is forgotten |
-//! | `FLUSHDB`, `FLUSHALL` | all | the flush of one database or of all, nothing for each key | all of these are forgotten |
-//! | `SWAPDB` | all | the numbers of both databases | what is kept of them changes places |
-//! | an RDB at start, `DEBUG RELOAD` | all | a flush for `RELOAD`; `loaded` for each key | as with these |
-//! | an AOF at start, `DEBUG LOADAOF` | all | a flush for `LOADAOF`; its commands are run | as with these |
-//! | a full synchronisation from disk, or with `repl-diskless-load on-empty-db` | all | a flush of all, then `loaded` for each key | as with these |
-//! | … that breaks off | all | a flush of all once more, or nothing if what was loaded stays | as with these |
-//! | … with `swapdb` | 6.2 | `REPL_BACKUP`: the old data set is set aside; a flush, then `loaded` for each key; the old one is discarded | what is kept is set aside, too, and dropped with it |
-//! | … that breaks off | 6.2 | a flush, then `REPL_BACKUP`: the old data set is restored, with no event for any key | what was set aside comes back |
-//! | … with `swapdb` | 7.0 and later | `REPL_ASYNC_LOAD`: started; `loaded` for each key while the old data set is shown, no flush; completed | what is kept of the new one is kept apart, and takes the place of the old |
-//! | … that breaks off | 7.0 and later | `REPL_ASYNC_LOAD`: aborted | what was kept apart is dropped |
-//! | a partial synchronisation, a failover | all | the role; the primary's effects are run | nothing is replaced; see below |
+//! - **A command on one key** (`RESTORE`, `COPY`, `MOVE`, `RENAME`, `MIGRATE`), all servers: an
+//!   event of the key that came, which is looked at then.
+//! - **`DEL`, `UNLINK`, a key that expires, eviction, a value that is overwritten**, all servers:
+//!   the type's `unlink`, with the database from 7.0 on. The key's deadline is forgotten.
+//! - **`FLUSHDB`, `FLUSHALL`**, all servers: the flush of one database or of all, and nothing for
+//!   each key. What is kept is forgotten.
+//! - **`SWAPDB`**, all servers: the numbers of both databases. What is kept of them changes places.
+//! - **An RDB at start, `DEBUG RELOAD`**, all servers: a flush for `RELOAD`, then `loaded` for each
+//!   key.
+//! - **An AOF at start, `DEBUG LOADAOF`**, all servers: a flush for `LOADAOF`, then the AOF's
+//!   commands are run.
+//! - **A full synchronisation** from disk or with `repl-diskless-load on-empty-db`, all servers: a
+//!   flush of all, then `loaded` for each key. If it breaks off, all is flushed once more, or what
+//!   was loaded stays.
+//! - **A full synchronisation with `repl-diskless-load swapdb`, 6.2**: `REPL_BACKUP` tells that the
+//!   old data set is set aside, and what is kept of it is set aside, too. There follow a flush,
+//!   `loaded` for each key, and the end of the old data set. If it breaks off, there follow a flush
+//!   and the return of the old data set, with no event for any key. What was set aside comes back
+//!   with it.
+//! - **The same from 7.0 on**: `REPL_ASYNC_LOAD` tells that a load has started. The old data set is
+//!   shown meanwhile, there is no flush, and `loaded` is told of each key that is not shown yet.
+//!   What is kept of the new data set is kept apart. It takes the place of the old when the load
+//!   has completed, and is dropped when it was aborted.
+//! - **A partial synchronisation, a failover**, all servers: the primary's effects are run, and the
+//!   role may change. No data set is replaced.
 //!
-//! While a data set is loaded beside the one that is shown, its keys cannot be opened: by name, the server finds those that are shown. So
-//! `loaded` is no use then, and the deadlines come from the type's `rdb_load`. Up to 7.2, neither tells the right database: it is always 0.
-//! If there turn out to be others, the legacy keys are looked for anew, and a deadline stands for its name in each database.
+//! While a second data set is loaded and not shown yet, its keys cannot be opened: by name, the
+//! server finds those that are shown. So `loaded` is no use then, and the deadlines come from the
+//! type's `rdb_load`. Up to 7.2, neither tells the right database: it is always 0. If there turn
+//! out to be others, the legacy keys are looked for anew, and a deadline stands for its name in
+//! each database.
 //!
-//! On a demotion all that waited for a chance to write is dropped, since the session may live on elsewhere: the seat of a client that
-//! died at its grant stays held, as in a crash. On a promotion the timer starts, and looks at each queue once. A replica that takes
-//! its clients' writes (`replica-read-only no`) keeps what it has to write until then.
+//! On a demotion all that waited for a chance to write is dropped, since the session may live on
+//! elsewhere: the seat of a client that died at its grant stays held, as in a crash. On a promotion
+//! the timer starts, and looks at each queue once. A replica that takes its clients' writes
+//! (`replica-read-only no`) keeps what it has to write until then.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -40,18 +56,18 @@ use crate::{arrivals, grace, queue, reclaim, scripts, server, stats};
 
 thread_local! {
     /// Whether the data set that is being loaded is not the one that is shown.
-    static LOADS_BESIDE: Cell<bool> = const { Cell::new(false) };
+    static LOADS_SECOND: Cell<bool> = const { Cell::new(false) };
     /// Whether the server has told of a key in another database than 0 since that load began.
     static TELLS_DATABASES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the data set that is being loaded is not the one that is shown.
-pub(crate) fn loads_beside() -> bool {
-    LOADS_BESIDE.get()
+pub(crate) fn loads_second() -> bool {
+    LOADS_SECOND.get()
 }
 
-/// Asks the server for all that the module needs to hear of, and returns whether it tells of a data set that is loaded beside the one
-/// that is shown (7.0 and later).
+/// Asks the server for all that the module needs to hear of, and returns whether it tells of a data
+/// set that is loaded while another is shown (7.0 and later).
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
     ctx.subscribe_to_events(classes as u32, Some(on_key_event))?;
@@ -76,7 +92,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
         status == raw::Status::Ok as c_int
     };
     let loads = raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD;
-    let tells_of_loads = subscribe(loads, Some(on_load_beside));
+    let tells_of_loads = subscribe(loads, Some(on_second_load));
     let backups = raw::REDISMODULE_EVENT_REPL_BACKUP;
     let tells = tells_of_loads || subscribe(backups, Some(on_backup));
     if tells
@@ -99,7 +115,7 @@ unsafe extern "C" fn on_key_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    if loads_beside() && event == c"loaded" {
+    if loads_second() && event == c"loaded" {
         if ctx.selected_database() != 0 {
             TELLS_DATABASES.set(true);
         }
@@ -204,8 +220,8 @@ unsafe extern "C" fn on_loading(
     }
 }
 
-/// A data set is loaded beside the one that is shown: 7.0 and later.
-unsafe extern "C" fn on_load_beside(
+/// A data set is loaded while another is shown: 7.0 and later.
+unsafe extern "C" fn on_second_load(
     ctx: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
     phase: u64,
@@ -213,14 +229,14 @@ unsafe extern "C" fn on_load_beside(
 ) {
     // SAFETY: the server passes the context of this call.
     let ctx = unsafe { Ctx::new(ctx) };
-    guard("a load beside the data set", || {
+    guard("a load of a second data set", || {
         let second = match phase {
             raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => Second::Made,
             raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => Second::Shown,
             raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_ABORTED => Second::Dropped,
             _ => return,
         };
-        LOADS_BESIDE.set(second == Second::Made);
+        LOADS_SECOND.set(second == Second::Made);
         if second == Second::Made {
             TELLS_DATABASES.set(false);
         }
@@ -249,7 +265,8 @@ unsafe extern "C" fn on_backup(
     });
 }
 
-/// Has everybody follow the second data set. `are_databases_told` is whether what is kept of it stands in the right databases.
+/// Has everybody follow the second data set. `are_databases_told` is whether what is kept of it
+/// stands in the right databases.
 fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
     stats::follow(second);
     reclaim::follow(second, are_databases_told);

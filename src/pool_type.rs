@@ -82,7 +82,7 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
     }
     let pool = decoder.finish()?;
     stats::add_loaded_tickets(pool.tickets() as i64);
-    if !events::loads_beside() {
+    if !events::loads_second() {
         arrivals::value_read();
     } else if let Some((database, key)) = io.database_and_key()
         && let Some(deadline_ms) = pool.earliest_deadline_ms(Moment::at(i64::MIN))

@@ -37,7 +37,8 @@ const LONGEST_WAIT_MS: i64 = 3_600_000;
 /// The deadlines of a data set: database, then key.
 type Deadlines = BTreeMap<c_int, Schedule>;
 
-/// In place of a database: deadlines whose databases are not known, so that each is looked for in all of them.
+/// In place of a database: deadlines whose databases are not known, so that each is looked for in
+/// all of them.
 const ANYWHERE: c_int = -1;
 
 /// All of it belongs to the main thread, on which the server runs every callback that comes here.
@@ -117,7 +118,8 @@ impl Hints {
     }
 }
 
-/// Notes that time changes something in the pool at `key` at `deadline_ms`, such as a lease that expires.
+/// Notes that time changes something in the pool at `key` at `deadline_ms`, such as a lease that
+/// expires.
 pub(crate) fn note_in(ctx: Ctx<'_>, database: c_int, key: &[u8], deadline_ms: i64) {
     HINTS.with_borrow_mut(|hints| {
         let schedule = hints.deadlines.shown.entry(database).or_default();
@@ -158,7 +160,7 @@ pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
     }
 }
 
-/// Notes the deadline of a pool that is loaded beside the data set that is shown.
+/// Notes the deadline of a pool in a data set that is loaded and not shown yet.
 pub(crate) fn note_loaded(database: c_int, key: &[u8], deadline_ms: i64) {
     HINTS.with_borrow_mut(|hints| {
         if let Some(deadlines) = &mut hints.deadlines.loaded {
@@ -222,7 +224,8 @@ pub(crate) fn follow(second: Second, are_databases_told: bool) {
     }
 }
 
-/// Has the timer run in time for the earliest deadline, and soon if something waits to be written. Does nothing on a replica.
+/// Has the timer run in time for the earliest deadline, and soon if something waits to be written.
+/// Does nothing on a replica.
 pub(crate) fn start_timer(ctx: Ctx<'_>) {
     HINTS.with_borrow_mut(|hints| hints.arm_for_earliest(ctx));
     if queue::has_deferred() {

@@ -79,12 +79,13 @@ pub(crate) fn add_tickets(more: i64) {
 /// Notes the tickets of a pool that is loaded.
 pub(crate) fn add_loaded_tickets(tickets: i64) {
     add_tickets(tickets);
-    if events::loads_beside() {
+    if events::loads_second() {
         TICKETS_NOT_SHOWN.fetch_add(tickets, Relaxed);
     }
 }
 
-/// Something has happened to the second data set. The tickets of the one that goes are counted until its pools are freed.
+/// Something has happened to the second data set. The tickets of the one that goes are counted
+/// until its pools are freed.
 pub(crate) fn follow(second: Second) {
     let not_shown = match second {
         Second::SetAside => TICKETS.load(Relaxed),

@@ -1,5 +1,6 @@
-//! What is kept outside the key space follows the data set that is shown, however one comes, goes or comes back: leases expire,
-//! tickets are lost, legacy keys are counted, and nothing is overbooked.
+//! What is kept outside the key space follows the data set that is shown, however one comes, goes
+//! or comes back: leases expire, tickets are lost, legacy keys are counted, and nothing is
+//! overbooked.
 
 use crate::dialog::{Dialog, total};
 use crate::lines::Lines;
@@ -53,8 +54,9 @@ fn loads_aside() -> bool {
     Product::of(&default_binary()) >= Product::Redis((7, 0, 0))
 }
 
-/// Commands after which each of the databases holds, for this name, a session without a lease, one whose lease is over, a ticket that is
-/// lost, and a legacy set of two. Only a pause, which ends them, keeps a primary from reclaiming at once.
+/// Commands after which each of the databases holds, for this name, a session without a lease, one
+/// whose lease is over, a ticket that is lost, and a legacy set of two. Only a pause, which ends
+/// them, keeps a primary from reclaiming at once.
 fn contents(name: &str) -> Vec<String> {
     let in_each = |database| {
         [
@@ -92,7 +94,8 @@ fn is_known(server: &Server) {
     assert_eq!(total(server, "seat_script_key_pools"), sets);
 }
 
-/// On a replica, or a primary whose writers still pause: nothing of what [`fill`] put there was forgotten.
+/// On a replica, or a primary whose writers still pause: nothing of what [`fill`] put there was
+/// forgotten.
 #[track_caller]
 fn is_taken_care_of(server: &Server, name: &str) {
     is_known(server);
@@ -140,7 +143,8 @@ fn follow(server: &Server, primary: &Server) {
     Dialog::with(server).expect(&command, "+OK");
 }
 
-/// Waits until the server is amid its primary's data set: what [`fill`] put there is loaded, and the ballast is coming.
+/// Waits until the server is amid its primary's data set: what [`fill`] put there is loaded, and
+/// the ballast is coming.
 #[track_caller]
 fn is_amid_the_load(server: &Server) {
     eventually("the load is amid the ballast", || {
@@ -300,8 +304,8 @@ fn after_a_partial_synchronisation() {
     is_taken_care_of(&server, "old");
 }
 
-/// A server that held something itself begins to load a primary's data set, and the primary ends. (If it were killed, its child would live on
-/// up to 6.2, and hold the connection.)
+/// A server that held something itself begins to load a primary's data set, and the primary ends.
+/// (If it were killed, its child would live on up to 6.2, and hold the connection.)
 #[track_caller]
 fn after_a_load_that_broke_off(diskless_load: &str, holds_something: bool) -> Server {
     let mut primary = primary();
@@ -321,7 +325,7 @@ fn after_a_load_that_broke_off(diskless_load: &str, holds_something: bool) -> Se
 }
 
 #[test]
-fn the_old_data_set_comes_back_when_a_load_with_swapdb_breaks_off() {
+fn the_old_data_set_comes_back_when_a_swapdb_load_breaks_off() {
     let server = after_a_load_that_broke_off("swapdb", true);
     is_taken_care_of(&server, "old");
     let mut dialog = Dialog::with(&server);
@@ -341,8 +345,8 @@ fn nothing_is_known_after_a_first_load_that_breaks_off() {
     Dialog::with(&server).expect("DBSIZE", "0");
 }
 
-/// A replica of a primary whose data set is another one all at once, which it gets whole, in the same history: so it may show the old one
-/// meanwhile. It is amid that load.
+/// A replica of a primary whose data set is another one all at once, which it gets whole, in the
+/// same history: so it may show the old one meanwhile. It is amid that load.
 fn amid_a_reload(settings: &str) -> (Server, Server) {
     let primary = primary();
     let mut wire = primary.wire();
@@ -412,7 +416,7 @@ fn shows_the_old_data_set(server: &Server) {
 }
 
 #[test]
-fn readers_see_the_old_data_set_during_a_load_and_the_new_one_after() {
+fn readers_see_the_old_data_set_until_the_new_one_is_complete() {
     let (mut primary, server) = amid_a_reload("script-keys yes");
     shows_the_old_data_set(&server);
     has_synchronised(&server, &primary);
@@ -422,7 +426,7 @@ fn readers_see_the_old_data_set_during_a_load_and_the_new_one_after() {
 }
 
 #[test]
-fn readers_see_the_old_data_set_during_a_load_that_breaks_off() {
+fn readers_see_the_old_data_set_amid_a_load_that_breaks_off() {
     let (mut primary, server) = amid_a_reload("script-keys yes");
     shows_the_old_data_set(&server);
     primary.shutdown();

@@ -64,8 +64,9 @@ impl Ctx<'_> {
         })
     }
 
-    /// What is at a key, and the key's own database. Within MULTI, a callback finds the transaction's database selected by some servers
-    /// (Valkey from 9.1.1 on), whichever the event is about. Without a value it is the selected one. O(1).
+    /// What is at a key, and the key's own database. Within MULTI, a callback finds the
+    /// transaction's database selected by some servers (Valkey from 9.1.1 on), whichever the event
+    /// is about. Without a value it is the selected one. O(1).
     pub(crate) fn kind_and_database_of(self, key: Str<'_>) -> (Kind, c_int) {
         self.with_key(key, Mode::Look, |handle| {
             // SAFETY: the handle is open, or null, which the server takes for an empty key.
@@ -73,12 +74,14 @@ impl Ctx<'_> {
         })
     }
 
-    /// The database of an open key, or the selected one for null and on servers that do not tell (up to 6.2).
+    /// The database of an open key, or the selected one for null and on servers that do not tell
+    /// (up to 6.2).
     ///
     /// # Safety
     /// The handle must be open, or null.
     pub(crate) unsafe fn database_of(self, handle: *mut raw::RedisModuleKey) -> c_int {
-        // SAFETY: the statics are set once before the module's first callback, and the handle is open.
+        // SAFETY: the statics are set once before the module's first callback, and the handle is
+        // open.
         unsafe {
             match raw::RedisModule_GetDbIdFromModuleKey {
                 Some(database) if !handle.is_null() => database(handle),

@@ -52,9 +52,11 @@ impl Io<'_> {
         raw::save_slice(self.as_ptr(), blob);
     }
 
-    /// The key whose value is loaded, and its database. `None` for a value without a key, and on servers that do not tell (up to 6.2).
+    /// The key whose value is loaded, and its database. `None` for a value without a key, and on
+    /// servers that do not tell (up to 6.2).
     pub(crate) fn database_and_key(&self) -> Option<(c_int, Str<'_>)> {
-        // SAFETY: the statics are set once before the module's first callback; the io is valid, and the name lasts as long as it does.
+        // SAFETY: the statics are set once before the module's first callback; the io is valid, and
+        // the name lasts as long as it does.
         unsafe {
             let database = raw::RedisModule_GetDbIdFromIO?(self.as_ptr());
             let key = api!(RedisModule_GetKeyNameFromIO)(self.as_ptr()).cast_mut();

@@ -277,8 +277,8 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
                 );
             }
         } else if is_unconfirmed(id) && is_gone(ctx, &waiter) {
-            // Whatever it was told has not reached it. If nothing confirms the grant until it can be undone, it is. A replica that takes
-            // its clients' writes can when it is promoted.
+            // Whatever it was told has not reached it. If nothing confirms the grant until it can
+            // be undone, it is. A replica that takes its clients' writes can when it is promoted.
             STATE.with_borrow_mut(|state| {
                 let action = Deferred::TakeBack(id, waiter);
                 state.deferred.push_back(action);

@@ -238,7 +238,8 @@ pub(crate) fn value_made(value: usize) {
     STATE.with_borrow_mut(|state| state.unconfirmed.retain(|grant| grant.value != value));
 }
 
-/// Drops what waits to be written. The server is not the primary any more, and another one may have confirmed the sessions.
+/// Drops what waits to be written. The server is not the primary any more, and another one may have
+/// confirmed the sessions.
 pub(crate) fn forget_what_to_write() {
     STATE.with_borrow_mut(|state| {
         state.unconfirmed.clear();

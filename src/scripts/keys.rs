@@ -46,9 +46,11 @@ impl KnownInvalid {
 /// What is known of a data set.
 #[derive(Default)]
 struct Known {
-    /// The pools, by database, of whose scripts' keys at least one was there when it was last heard of.
+    /// The pools, by database, of whose scripts' keys at least one was there when it was last heard
+    /// of.
     pools: BTreeMap<c_int, Pools>,
-    /// Of a data set that is not shown: whether no others are possible, so that no walk is needed once it is shown.
+    /// Of a data set that is not shown: whether no others are possible, so that no walk is needed
+    /// once it is shown.
     is_whole: bool,
 }
 
@@ -115,7 +117,7 @@ fn note(database: c_int, pool: &[u8]) {
     });
 }
 
-/// As [`note`], of the data set that is loaded beside the one that is shown.
+/// As [`note`], of the data set that is loaded and not shown yet.
 fn note_loaded(database: c_int, pool: &[u8]) {
     STATE.with_borrow_mut(|state| {
         if let Some(known) = &mut state.known.loaded {
@@ -281,7 +283,7 @@ unsafe extern "C" fn on_event(
             if !STATE.with_borrow(|state| state.is_on) {
                 return;
             }
-            if events::loads_beside() && event == c"loaded" {
+            if events::loads_second() && event == c"loaded" {
                 note_loaded(ctx.selected_database(), pool);
                 return;
             }
@@ -290,7 +292,8 @@ unsafe extern "C" fn on_event(
             let (kind, database) = ctx.kind_and_database_of(name.get());
             let ends: [&[u8]; 3] = [b"del", b"rename_from", b"move_from"];
             if kind == Kind::Nothing && ends.contains(&event.to_bytes()) {
-                // Without a value it is not certain which database the event is about, so where it is forgotten is where it is looked for.
+                // Without a value it is not certain which database the event is about, so where it
+                // is forgotten is where it is looked for.
                 ctx.select_database(database);
                 if ctx.kinds_of(ScriptKeys::of(pool).both()) == [Kind::Nothing; 2] {
                     forget(database, pool);

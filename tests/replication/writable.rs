@@ -1,4 +1,5 @@
-//! A replica that takes its clients' writes (`replica-read-only no`), and what its promotion makes of them.
+//! A replica that takes its clients' writes (`replica-read-only no`), and what its promotion makes
+//! of them.
 
 use crate::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
@@ -17,7 +18,7 @@ fn primary_and_writable_replica() -> (Server, Server) {
 }
 
 #[test]
-fn a_promotion_takes_back_the_seat_of_a_client_killed_at_its_grant() {
+fn a_promotion_takes_back_the_seat_of_a_client_killed_before() {
     let (_primary, replica) = primary_and_writable_replica();
     let mut dialog = Dialog::with(&replica);
     let [killed, mut next] =
@@ -72,9 +73,10 @@ fn a_promotion_serves_those_who_wait_for_what_the_primary_freed() {
     assert_eq!(total(&replica, "seat_expired"), 1);
 }
 
-/// The new primary may have told the session's next client that it holds a seat, of which the old one never hears.
+/// The new primary may have told the session's next client that it holds a seat, of which the old
+/// one never hears.
 #[test]
-fn a_demotion_leaves_the_seat_of_a_client_killed_at_its_grant_held() {
+fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
     let nobody = {
         let mut server = Server::builder().plain().tcp().start();
         server.shutdown();
