@@ -448,6 +448,7 @@ fn legacy_keys_are_found_when_they_are_asked_for_amid_a_load() {
                 reply.starts_with("!LOADING") || reply.starts_with("!ERR"),
                 "{reply}"
             );
+            primary.shutdown();
             return;
         }
         assert_eq!(reply, "+OK");
