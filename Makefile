@@ -15,10 +15,10 @@ test: build ## all tests, on the system's redis-server
 	scripts/check-conf redis-server
 	scripts/cargo test --locked --workspace
 
-matrix: build ## the tests on every supported server version
+matrix: build ## the tests on every tested server
 	@scripts/matrix
 
-trust: build ## crashes, failovers, hostile input, load, upgrades: in full, on every server version; half an hour
+trust: build ## crashes, failovers, hostile input, load, upgrades: in full, on every tested server; most of an hour
 	@scripts/setup bench
 	@scripts/trust
 

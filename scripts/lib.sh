@@ -21,7 +21,8 @@ die() {
   exit 1
 }
 
-# Which server a binary is, such as `redis-7.0.15` or `valkey-8.1.8`. A link may give it any name, so it is asked.
+# Which server a binary is, such as `redis-7.0.15` or `valkey-8.1.8`. A link may give it any name,
+# so it is asked.
 name_of() { "$1" --version | sed 's/^\([^ ]*\) .* v=\([^ ]*\).*/\1-\2/' | tr '[:upper:]' '[:lower:]'; }
 
 # The shipped redis.conf with the two paths that differ on each machine: this checkout's module, and a data folder.

@@ -40,8 +40,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version as the server's MODULE LIST shows it: two decimal digits each for minor and patch.
 const VERSION_NUMBER: c_int = 100;
 
-/// The option by which Valkey, from 9 on, is told that the module's values may be in slots that it migrates in one step. Older
-/// headers lack it, and other servers give this bit no meaning.
+/// The option by which Valkey, from 9 on, is told that the module's values may be in slots that it
+/// migrates in one step. Older headers lack it, and other servers give this bit no meaning.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// The server's allocator, so that pools count into its memory limit. Unit tests have no server.

@@ -235,13 +235,15 @@ unsafe extern "C" fn copy2(
     value: *const c_void,
 ) -> *mut c_void {
     guard("copy", || {
-        // SAFETY: the server passes the key's context, and the function to read it exists where this callback is called.
+        // SAFETY: the server passes the key's context, and the function to read it exists where
+        // this callback is called.
         let database = unsafe { raw::RedisModule_GetDbIdFromOptCtx.map(|database| database(key)) };
         if let Some(database) = database {
             server::copies_from(database);
         }
     });
-    // SAFETY: the server passes a value of this type, unchanged during the call; the names are not read.
+    // SAFETY: the server passes a value of this type, unchanged during the call; the names are not
+    // read.
     unsafe { copy(ptr::null_mut(), ptr::null_mut(), value) }
 }
 

@@ -43,7 +43,8 @@ impl Drop for Info<'_> {
     }
 }
 
-/// The server's name and its own version. What INFO states as Redis's is, on Valkey, the version that it is compatible with.
+/// The server's name and its own version. What INFO states as Redis's is, on Valkey, the version
+/// that it is compatible with.
 pub(crate) fn describe(ctx: Ctx<'_>) -> String {
     let server = Info::of(ctx, c"server");
     match valkey_version(&server) {
@@ -108,14 +109,16 @@ fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
     reply.array_after(name).into_iter().next()
 }
 
-/// Whether what a blocked client is told when the module wakes it waits in a buffer until the end of the turn, so that it is lost if
-/// something else ends the wait before: on Valkey since 8.0. Since then it has also had the module API under a name of its own, which
-/// is what can be asked for.
+/// Whether what a blocked client is told when the module wakes it waits in a buffer until the end
+/// of the turn, so that it is lost if something else ends the wait before: on Valkey since 8.0.
+/// Since then it has also had the module API under a name of its own, which is what can be asked
+/// for.
 pub(crate) fn replies_later() -> bool {
     static REPLIES_LATER: LazyLock<bool> = LazyLock::new(|| {
         let name = c"ValkeyModule_UnblockClient";
         let mut function: *mut c_void = ptr::null_mut();
-        // SAFETY: the server looks the name up, and writes the function's address if it has it; nothing is called by that.
+        // SAFETY: the server looks the name up, and writes the function's address if it has it;
+        // nothing is called by that.
         let status = unsafe { api!(RedisModule_GetApi)(name.as_ptr(), (&raw mut function).cast()) };
         status == raw::Status::Ok as c_int
     });
@@ -149,9 +152,10 @@ pub(crate) fn copies_from(database: c_int) {
     BEGAN_IN.set(Some(database));
 }
 
-/// To be called at the end of each callback of a key event; `is_last` says whether no other callback of this module hears of the same.
-/// A Valkey that tells of the arrival of a key in the context of the client itself leaves it in the database of that key: it is put
-/// back. Elsewhere the context is the callback's own, and goes with it.
+/// To be called at the end of each callback of a key event; `is_last` says whether no other
+/// callback of this module hears of the same. A Valkey that tells of the arrival of a key in the
+/// context of the client itself leaves it in the database of that key: it is put back. Elsewhere
+/// the context is the callback's own, and goes with it.
 pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
     match event.to_bytes() {
         b"move_from" => BEGAN_IN.set(Some(ctx.selected_database())),
@@ -167,10 +171,11 @@ pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
     }
 }
 
-/// Whether Valkey is of a version that, after MOVE and after COPY to another database, leaves a client there if any module listens to
-/// key events. What the client does next, and what follows in the AOF and on replicas, is then done there. After MOVE and after COPY of
-/// a pool it is put back ([`puts_back_the_client`]), but nothing tells where COPY of another key began. Nor does anything but the
-/// version tell of this: to find out, one would have to copy a key.
+/// Whether Valkey is of a version that, after MOVE and after COPY to another database, leaves a
+/// client there if any module listens to key events. What the client does next, and what follows in
+/// the AOF and on replicas, is then done there. After MOVE and after COPY of a pool it is put back
+/// ([`puts_back_the_client`]), but nothing tells where COPY of another key began. Nor does anything
+/// but the version tell of this: to find out, one would have to copy a key.
 fn loses_the_database(ctx: Ctx<'_>) -> bool {
     let Some(version) = valkey_version(&Info::of(ctx, c"server")) else {
         return false;
@@ -191,8 +196,9 @@ const FIRST_TO_KEEP: (u32, u32, u32) = (9, 1, 1);
 pub(crate) fn warn(ctx: Ctx<'_>) {
     if loses_the_database(ctx) {
         ctx.log_warning(&format!(
-            "{} leaves a client in the wrong database after COPY ... DB if a module listens to key events, as this one does: copy \
-             pools only to other databases, or use Valkey 9.1.1 or newer",
+            "{} leaves a client in the wrong database after COPY ... DB if a module listens to key \
+             events, as this one does: copy pools only to other databases, or use Valkey 9.1.1 or \
+             newer",
             describe(ctx)
         ));
     }

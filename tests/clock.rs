@@ -39,7 +39,8 @@ impl Clock {
         self.ahead.write_all_at(&bytes, 0).expect("eight bytes");
     }
 
-    /// As [`Clock::set_ahead_by`], and returns when the server itself has looked: Valkey 9.1 goes by one look for a millisecond.
+    /// As [`Clock::set_ahead_by`], and returns when the server itself has looked: Valkey 9.1 goes
+    /// by one look for a millisecond.
     #[track_caller]
     fn step_ahead_to(&self, seconds: i64, wire: &mut Wire) {
         self.set_ahead_by(seconds);
@@ -88,7 +89,8 @@ fn real_ms() -> i64 {
     i64::try_from(now.expect("after 1970").as_millis()).expect("not that long after 1970")
 }
 
-/// Whether a clock that is ahead by so many milliseconds was set ahead by so many seconds less than a minute ago.
+/// Whether a clock that is ahead by so many milliseconds was set ahead by so many seconds less than
+/// a minute ago.
 fn is_ahead(ahead_ms: i64, seconds: i64) -> bool {
     // Whole milliseconds are compared, and the server's may be one that has just gone by.
     let least_ms = 1000 * seconds - 2;

@@ -191,8 +191,8 @@ impl<'a> Ctx<'a> {
     /// Blocks the client of this call on `key` until its handle is unblocked, for at most `timeout_ms` (0 is for ever).
     /// `on_reply` then answers it, and `on_free` ends every path; both get `data`, which must not be 0.
     ///
-    /// `None` if the server refuses, which it does without a word to the client: Valkey does from 8.1 on where a client of RESP3
-    /// is subscribed.
+    /// `None` if the server refuses, which it does without a word to the client: Valkey does from
+    /// 8.1 on where a client of RESP3 is subscribed.
     pub(crate) fn block_on_key(
         self,
         key: Str<'_>,

@@ -16,8 +16,9 @@ use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
 use crate::{grace, reclaim, replies, server, stats};
 
-/// Blocks the client of this call until it is woken, for at most `timeout_ms`; 0 is for ever. It must then join the queue of `key`,
-/// which is open. `None` if the server does not let this client be blocked.
+/// Blocks the client of this call until it is woken, for at most `timeout_ms`; 0 is for ever. It
+/// must then join the queue of `key`, which is open. `None` if the server does not let this client
+/// be blocked.
 pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Blocked> {
     let id = STATE.with_borrow_mut(|state| {
         state.last_id += 1;
@@ -43,14 +44,15 @@ pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, blocked: &Blocked) {
         })
     });
     if !is_waiting {
-        // Whoever heard that it joined has had it served. The timer wakes it: 7.2 aborts if a client is woken before the command
-        // that blocks it has ended.
+        // Whoever heard that it joined has had it served. The timer wakes it: 7.2 aborts if a
+        // client is woken before the command that blocks it has ended.
         STATE.with_borrow_mut(|state| state.late.push(blocked.id));
         reclaim::wake_soon(ctx);
     }
 }
 
-/// Has those be told what became of them whose command had not ended when that was decided. For the timer.
+/// Has those be told what became of them whose command had not ended when that was decided. For the
+/// timer.
 pub(crate) fn unblock_late() {
     unblock(&STATE.with_borrow_mut(|state| std::mem::take(&mut state.late)));
 }
@@ -100,7 +102,8 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
         match action {
             Deferred::TakeBack(id, waiter) => {
                 let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
-                // Up to 7.2, a client that was told and then unblocked by somebody else looks as if it were gone.
+                // Up to 7.2, a client that was told and then unblocked by somebody else looks as if
+                // it were gone.
                 let was_told = matches!(waiter.outcome, Outcome::Told);
                 let is_there = was_told && ctx.has_connection(waiter.connection);
                 if let Some(grant) = grant.filter(|_| !is_there) {

@@ -62,7 +62,8 @@ struct Waiter {
     name: Name,
     request: Request,
     arrival: u64,
-    /// Absent until the command by which it joins is done with its pool: before that, nobody may wake it.
+    /// Absent until the command by which it joins is done with its pool: before that, nobody may
+    /// wake it.
     client: Option<BlockedClient>,
     /// The connection's number, by which it is known whether it is still there.
     connection: u64,
@@ -83,7 +84,8 @@ enum Outcome {
     Failed(Error),
     /// It has been told.
     Told,
-    /// It has been told by way of a buffer of the server's, which it gets at the end of this turn if its wait is not ended before.
+    /// It has been told by way of a buffer of the server's, which it gets at the end of this turn
+    /// if its wait is not ended before.
     ToldLater,
 }
 

@@ -27,7 +27,8 @@ pub(crate) fn attended_ms(ticket_ms: u64) -> u64 {
 }
 
 impl PoolKey<'_> {
-    /// Adds a blocked client to the line of the open key. [`super::has_joined`] must follow once the key is closed.
+    /// Adds a blocked client to the line of the open key. [`super::has_joined`] must follow once
+    /// the key is closed.
     pub(crate) fn join_line(&mut self, arrival: u64, request: Request, blocked: &Blocked) {
         let id = blocked.id;
         let ticketed = self.pool().has_ticket(&request.session);

@@ -192,7 +192,8 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
     start_walk(ctx);
 }
 
-/// Whether this file has a callback of its own for the events of all keys. It is called after that of `reclaim`.
+/// Whether this file has a callback of its own for the events of all keys. It is called after that
+/// of `reclaim`.
 pub(crate) fn hears_of_keys() -> bool {
     STATE.with_borrow(|state| state.is_subscribed)
 }

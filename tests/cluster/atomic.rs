@@ -5,7 +5,11 @@ use crate::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
 use crate::waiters::Waiter;
 
-/// Whether this server moves slots in one step. One that does not says that it does not know the command.
+/// The first and the last of some slots.
+type Range = (u32, u32);
+
+/// Whether this server moves slots in one step. One that does not says that it does not know the
+/// command.
 pub fn is_possible(server: &Server) -> bool {
     let reply = Dialog::with(server).ask("CLUSTER MIGRATESLOTS");
     assert!(reply.starts_with("!ERR "), "{reply}");
@@ -14,7 +18,7 @@ pub fn is_possible(server: &Server) -> bool {
 
 /// Begins to move ranges of slots from one node to the one of this id.
 #[track_caller]
-fn begin(from: &Server, to: &str, ranges: &[(u32, u32)]) {
+fn begin(from: &Server, to: &str, ranges: &[Range]) {
     let mut command = String::from("CLUSTER MIGRATESLOTS SLOTSRANGE");
     for (first, last) in ranges {
         command += &format!(" {first} {last}");
@@ -31,7 +35,7 @@ fn state(from: &Server) -> String {
 
 /// Moves ranges of slots from one node to another, and returns once both know.
 #[track_caller]
-pub fn migrate(from: &Server, to: &Server, ranges: &[(u32, u32)]) {
+pub fn migrate(from: &Server, to: &Server, ranges: &[Range]) {
     begin(from, &id_of(to), ranges);
     eventually("the slots have moved", || {
         let state = state(from);
@@ -54,7 +58,7 @@ fn has_slot(nodes: &str, slot: u32) -> bool {
 }
 
 /// The ranges of slots of the node that tells of the nodes.
-pub fn slots_of(nodes: &str) -> impl Iterator<Item = (u32, u32)> {
+pub fn slots_of(nodes: &str) -> impl Iterator<Item = Range> {
     let lines = nodes.trim_matches('"').split("\\n");
     let own = lines.filter(|line| line.contains("myself,"));
     own.flat_map(|line| line.split(' ').skip(8))
@@ -65,7 +69,7 @@ pub fn slots_of(nodes: &str) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Two nodes, if their server moves slots in one step, and the range of the pool's slot alone.
-fn two_nodes_of_a_kind() -> Option<(Server, Server, [(u32, u32); 1])> {
+fn two_nodes_of_a_kind() -> Option<(Server, Server, [Range; 1])> {
     let (here, there) = two_nodes();
     if !is_possible(&here) {
         return None;
@@ -97,7 +101,8 @@ fn a_pool_that_migrates_atomically_keeps_all_that_is_in_it() {
     assert_eq!(other.queue("pool"), ["c", "d"]);
     other.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
     other.expect("SEAT.ACQUIRE pool c 2 PX 1", r#"[1, "ACQUIRED", 2, 2, 1]"#);
-    // The lease ends by itself on the node that has the pool, and the next in the queue can have the seat.
+    // The lease ends by itself on the node that has the pool, and the next in the queue can have
+    // the seat.
     eventually("the lease is reclaimed", || {
         total(&there, "seat_expired") == 1
     });
@@ -143,7 +148,8 @@ fn who_waits_at_a_slot_that_migrates_atomically_is_sent_away() {
     );
 }
 
-/// The node that the slot is to come to stands still, so that the migration is under way for as long as the test wants.
+/// The node that the slot is to come to stands still, so that the migration is under way for as
+/// long as the test wants.
 #[test]
 fn an_atomic_migration_that_is_cancelled_leaves_the_pool() {
     let Some((here, there, range)) = two_nodes_of_a_kind() else {

@@ -18,7 +18,8 @@
 //! - `kill9()`, `shutdown()` (as `SHUTDOWN`), then `restart()` or `try_restart()`: the same directory, port and configuration.
 //!   Between the two, `dir()` may be changed at will (a cut RDB). `restart()` of a running server shuts it down first.
 //! - `version()` is a tuple: `if server.version() >= (7, 0, 0) { .. } else { .. }` decides *what* must hold, not whether to look.
-//!   It is Redis's version also on Valkey, which has what 7.2.4 had; `product()` tells the two apart, where nothing else does.
+//!   It is Redis's version also on Valkey, which has what 7.2.4 had; `product()` tells the two
+//!   apart, where nothing else does.
 //! - `eventually("the seat is free", || ..)` waits for a condition and panics, naming it, at the deadline. Never sleep for order.
 //! - `primary.wait_for_offset(&replica)` returns when the replica has applied what the primary has written so far.
 //! - `server.stream_of(|| ..)` is the exact list of commands that the server replicated in the meantime. It reads the

@@ -27,7 +27,8 @@ const HIGHEST_PORT: u16 = 55_535;
 /// Major, minor, patch.
 pub type Version = (u32, u32, u32);
 
-/// Which server a binary is, with the version of its own. Those of Valkey are no later or earlier versions of Redis.
+/// Which server a binary is, with the version of its own. Those of Valkey are no later or earlier
+/// versions of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Product {
     Redis(Version),
@@ -254,8 +255,8 @@ impl Server {
         self.product
     }
 
-    /// The version of Redis whose commands and module API it has at least. What a Valkey has beyond that is to be asked of the server
-    /// itself, or of [`Server::product`].
+    /// The version of Redis whose commands and module API it has at least. What a Valkey has beyond
+    /// that is to be asked of the server itself, or of [`Server::product`].
     pub fn version(&self) -> Version {
         match self.product {
             Product::Redis(version) => version,
@@ -285,7 +286,8 @@ impl Server {
         self.process.as_ref().expect("a running server").id()
     }
 
-    /// Holds the server still, so that what its clients do meanwhile reaches it in their order and in one turn of its event loop.
+    /// Holds the server still, so that what its clients do meanwhile reaches it in their order and
+    /// in one turn of its event loop.
     #[track_caller]
     pub fn stands_still(&self, actions: impl FnOnce()) {
         self.signal("-STOP");

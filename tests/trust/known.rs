@@ -82,7 +82,8 @@ fn database_of(dialog: &mut Dialog) -> String {
     database.expect("a database").to_owned()
 }
 
-/// Valkey leaves it in the database to which the key went, and from there on all goes wrong; the module puts it back.
+/// Valkey leaves it in the database to which the key went, and from there on all goes wrong; the
+/// module puts it back.
 #[test]
 fn a_client_is_where_it_was_when_it_has_moved_or_copied_a_pool() {
     let primary = Server::builder().recording().tcp().start();

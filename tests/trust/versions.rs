@@ -1,8 +1,9 @@
 //! From one server version to the next with live data: by files, and by replicas that take over.
 //!
-//! `SEAT_TRUST_SERVERS` names the servers, a line `name path` each as scripts/servers prints them. Tests begin with the server that
-//! they run on and go up from there, from Redis to Valkey and back where the one reads what the other writes. Without newer ones
-//! another server of the same binary stands in for the next version.
+//! `SEAT_TRUST_SERVERS` names the servers, a line `name path` each as scripts/servers prints them.
+//! Tests begin with the server that they run on and go up from there, from Redis to Valkey and back
+//! where the one reads what the other writes. Without newer ones another server of the same binary
+//! stands in for the next version.
 
 use std::env;
 use std::iter;
@@ -30,8 +31,8 @@ fn listed() -> Vec<(Product, PathBuf)> {
     servers
 }
 
-/// Whether one server reads what another writes: a value that was dumped says by which version of the format it was written, as files
-/// and what is sent to a replica do.
+/// Whether one server reads what another writes: a value that was dumped says by which version of
+/// the format it was written, as files and what is sent to a replica do.
 fn reads(reader: &Path, writer: &Path) -> bool {
     let plain = |binary| Server::builder().plain().binary(binary).start();
     let (writer, reader) = (plain(writer), plain(reader));
@@ -48,8 +49,9 @@ fn reads(reader: &Path, writer: &Path) -> bool {
     !refused
 }
 
-/// Where data can go from the server under test: the newer ones of its own kind, in order, and then those of the other kind that read
-/// what it writes. Another one of the same binary if there are none.
+/// Where data can go from the server under test: the newer ones of its own kind, in order, and then
+/// those of the other kind that read what it writes. Another one of the same binary if there are
+/// none.
 fn ways_on() -> Vec<Vec<PathBuf>> {
     let own = default_binary();
     let (mut redis, mut valkey) = (Vec::new(), Vec::new());

@@ -3,7 +3,8 @@
 use crate::dialog::Dialog;
 use crate::support::{Server, eventually};
 
-/// Nothing but the pools may move used_memory: nor those that are gone, which Valkey frees later unless it is told not to.
+/// Nothing but the pools may move used_memory: nor those that are gone, which Valkey frees later
+/// unless it is told not to.
 fn quiet_server() -> Server {
     let at_once = "lazyfree-lazy-user-del no";
     Server::builder().config(at_once).start()

@@ -206,7 +206,8 @@ fn holds_what_it_is_told(server: &Server, waiter: &mut Waiter, how: &str) {
 
 #[test]
 fn a_client_that_is_unblocked_in_the_instant_of_its_grant_hears_one_reply() {
-    // Before 7.4 Redis itself answers once more when ERROR meets a client that has just been answered.
+    // Before 7.4 Redis itself answers once more when ERROR meets a client that has just been
+    // answered.
     let ways: &[&str] = match Server::start().product() {
         Product::Redis(version) if version < (7, 4, 0) => &["TIMEOUT"],
         _ => &["TIMEOUT", "ERROR"],
