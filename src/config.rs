@@ -51,7 +51,8 @@ pub(crate) static LEASE_GRACE: Number = Number {
     value: AtomicI64::new(30_000),
 };
 
-/// For how long nobody is granted a seat after what may have lost grants, in milliseconds; 0 is not at all.
+/// For how long nobody is granted a seat after what may have lost grants, in milliseconds; 0 is
+/// not at all.
 pub(crate) static GRANT_HOLD: Number = Number {
     name: c"grant-hold",
     least: 0,

@@ -1,18 +1,24 @@
-//! The moment by which a command, a callback or the timer decides: the time, the lease grace and the grant hold.
+//! The moment by which a command, a callback or the timer decides: the time, the lease grace and
+//! the grant hold.
 //!
-//! A holder must not lose its seat because the *server* was away. So there is a floor below which no deadline counts, one number for
-//! all pools of this process. It is raised
-//! - to the present and `lease-grace` after a promotion, after a load, and while and after the server refuses its clients' writes;
-//! - to the present and as long as the event loop was away, at most `lease-grace`, where that was more than a second.
+//! A holder must not lose its seat because the *server* was away. So there is a floor below which
+//! no deadline counts, one number for all pools of this process. It is raised
+//! - to the present and `lease-grace` after a promotion, after a load, and while and after the
+//!   server refuses its clients' writes;
+//! - to the present and as long as the event loop was away, at most `lease-grace`, where that was
+//!   more than a second.
 //!
-//! How long the event loop is away is measured from its last sign of life, a turn of the server's cron in which clients could write.
-//! A command that comes before the next one finds the gap as well, so that nobody is granted a seat in between. The time that passed
-//! is taken from a clock that never steps: that somebody sets the server's clock is no gap, and leases go by that as EXPIRE does.
+//! How long the event loop is away is measured from its last sign of life, a turn of the server's
+//! cron in which clients could write. A command that comes before the next one finds the gap as
+//! well, so that nobody is granted a seat in between. The time that passed is taken from a clock
+//! that never steps: that somebody sets the server's clock is no gap, and leases go by that as
+//! EXPIRE does.
 //!
-//! A replica has no floor. It goes by the deadlines that it was sent, and is given its floor with its promotion.
+//! A replica has no floor. It goes by the deadlines that it was sent, and is given its floor with
+//! its promotion.
 //!
-//! The grant hold is the opposite caution: after a load, a promotion or a flush, others may hold seats that this server has not heard
-//! of, so for `grant-hold` nobody is granted one.
+//! The grant hold is the opposite caution: after a load, a promotion or a flush, others may hold
+//! seats that this server has not heard of, so for `grant-hold` nobody is granted one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -41,14 +47,20 @@ static HELD_UNTIL_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 thread_local! {
     /// All of it belongs to the main thread. What each command reads stands in the atomics above.
     static STATE: RefCell<State> = const {
-        RefCell::new(State { floor: Floor::NONE, signs: Signs::NONE, refuses: false, holds: Holds::NONE })
+        RefCell::new(State {
+            floor: Floor::NONE,
+            signs: Signs::NONE,
+            refuses: false,
+            holds: Holds::NONE,
+        })
     };
 }
 
 struct State {
     floor: Floor,
     signs: Signs,
-    /// Whether the server refused its clients' writes when last asked. Until it is asked again, all that comes raises the floor.
+    /// Whether the server refused its clients' writes when last asked. Until it is asked again, all
+    /// that comes raises the floor.
     refuses: bool,
     holds: Holds,
 }
@@ -134,7 +146,8 @@ impl Holds {
         ends.fold(self.everywhere_ms, i64::max)
     }
 
-    /// Ends all holds by `latest_ms`, forgets those that are over by now, and returns whether one ends earlier than before.
+    /// Ends all holds by `latest_ms`, forgets those that are over by now, and returns whether one
+    /// ends earlier than before.
     fn follow(&mut self, now_ms: i64, latest_ms: i64) -> bool {
         let before_ms = self.last_end_ms();
         self.everywhere_ms = self.everywhere_ms.min(latest_ms);
@@ -157,7 +170,8 @@ pub(crate) fn is_on() -> bool {
     LEASE_GRACE.get_ms() > 0
 }
 
-/// The present moment in the selected database. All that decides about leases, tickets or grants goes by this one.
+/// The present moment in the selected database. All that decides about leases, tickets or grants
+/// goes by this one.
 pub(crate) fn moment(ctx: Ctx<'_>) -> Moment {
     let now_ms = ctx.now_ms();
     if now_ms > AWAKE_UNTIL_MS.load(Relaxed) {
@@ -192,7 +206,8 @@ fn update<T>(change: impl FnOnce(&mut State) -> T) -> T {
     })
 }
 
-/// Raises the floor if the event loop was away, or if the server refused writes when last asked. Returns for how long it was away.
+/// Raises the floor if the event loop was away, or if the server refused writes when last asked.
+/// Returns for how long it was away.
 fn find_gap(ctx: Ctx<'_>, now_ms: i64) -> Option<i64> {
     let grace_ms = LEASE_GRACE.get_ms();
     if grace_ms == 0 || ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
@@ -249,8 +264,8 @@ pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int) {
     });
 }
 
-/// Notes whether the server, a primary, refuses its clients' writes at present. The grace lasts while it does and begins when it does
-/// so no longer.
+/// Notes whether the server, a primary, refuses its clients' writes at present. The grace lasts
+/// while it does and begins when it does so no longer.
 pub(crate) fn saw_whether_it_refuses(ctx: Ctx<'_>, refuses: bool) {
     let now_ms = ctx.now_ms();
     let has_begun = update(|state| {
@@ -303,7 +318,8 @@ pub(crate) fn databases_swapped(one: c_int, other: c_int) {
     });
 }
 
-/// Clients must find their way back first. Without leases and tickets there is nothing to be lost meanwhile.
+/// Clients must find their way back first. Without leases and tickets there is nothing to be lost
+/// meanwhile.
 fn begin(ctx: Ctx<'_>, after: &str) {
     let now_ms = ctx.now_ms();
     hold(now_ms, -1);

@@ -64,8 +64,8 @@ pub(crate) fn refuses_writes(ctx: Ctx<'_>) -> bool {
     lacks_replicas(ctx) || has_failed_to_save(ctx)
 }
 
-/// Whether the server is a node of a cluster that is down, and answers `CLUSTERDOWN`: too few of its nodes are in sight, or some
-/// slots are nobody's.
+/// Whether the server is a node of a cluster that is down, and answers `CLUSTERDOWN`: too few of
+/// its nodes are in sight, or some slots are nobody's.
 pub(crate) fn is_cluster_down(ctx: Ctx<'_>) -> bool {
     const DOWN: &[u8] = b"cluster_state:fail";
     if !ctx.is_in_cluster() {

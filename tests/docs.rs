@@ -131,7 +131,10 @@ fn console_examples_show_what_redis_cli_shows() {
             } else {
                 String::new()
             };
-            let server = Server::builder().module_args(&settings).start();
+            let server = Server::builder()
+                .shipped_grace()
+                .module_args(&settings)
+                .start();
             let least = block.info.iter().find(|word| word.ends_with('+'));
             if least.is_some_and(|least| server.version() < version(least)) {
                 continue;
@@ -297,7 +300,7 @@ fn python_examples_print_what_their_comments_say() {
     let mut ran = 0;
     for page in pages() {
         for block in page.blocks("python") {
-            let server = Server::start();
+            let server = Server::builder().shipped_grace().start();
             let output = Command::new(&python)
                 .args(["-W", "error", "-c", &block.body])
                 .env("REDIS_URL", format!("unix://{}", server.socket().display()))

@@ -35,7 +35,7 @@ mod adr {
 
     #[test]
     fn acquire_seat_success() {
-        let server = Server::start();
+        let server = Server::builder().shipped_grace().start();
         let mut client = server.client();
         let metadata = r#"{"user_email": "test@example.com", "hardware_id": "hw-001", "project_root": "/home/user/project"}"#;
         let result = acquire(&mut client, "TEST-LICENSE-001", "session-001", 5, metadata);
@@ -61,7 +61,7 @@ mod adr {
 
     #[test]
     fn acquire_seat_no_seats_available() {
-        let server = Server::start();
+        let server = Server::builder().shipped_grace().start();
         let mut client = server.client();
         for n in 0..2 {
             acquire(
@@ -84,7 +84,7 @@ mod adr {
 
     #[test]
     fn acquire_seat_idempotent() {
-        let server = Server::start();
+        let server = Server::builder().shipped_grace().start();
         let mut client = server.client();
         acquire(&mut client, "TEST-LICENSE-003", "session-001", 5, "{}");
         let result = acquire(&mut client, "TEST-LICENSE-003", "session-001", 5, "{}");
@@ -93,7 +93,7 @@ mod adr {
 
     #[test]
     fn a_hundred_clients_share_ten_seats() {
-        let server = Server::start();
+        let server = Server::builder().shipped_grace().start();
         let clients = 100;
         let barrier = Barrier::new(clients);
         let results: Vec<Value> = thread::scope(|scope| {
@@ -205,7 +205,7 @@ mod guide {
     }
 
     fn set_up() -> (Server, RedisClient) {
-        let server = Server::start();
+        let server = Server::builder().shipped_grace().start();
         let client = RedisClient(server.client());
         (server, client)
     }

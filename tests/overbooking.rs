@@ -74,7 +74,7 @@ impl Speech<'_> {
 
 #[test]
 fn no_pool_ever_has_more_holders_than_seats() {
-    let server = Server::start();
+    let server = Server::builder().shipped_grace().start();
     judge(&server, |_| Speech::Commands, || {});
 }
 

@@ -1,17 +1,20 @@
 //! The moment at which a decision is made.
 
-/// The moment at which a decision is made: the time, the floor below which no deadline counts, and whether grants are held back.
+/// The moment at which a decision is made: the time, the floor below which no deadline counts, and
+/// whether grants are held back.
 ///
-/// Deadlines are stored as they were given out and replicated. What counts is the *effective* deadline of a lease or a ticket: the
-/// later one of its own and the floor. So a floor prolongs all of them at once, without a change to any, and nothing else about the
-/// pool depends on it.
+/// Deadlines are stored as they were given out and replicated. What counts is the *effective*
+/// deadline of a lease or a ticket: the later one of its own and the floor. So a floor prolongs all
+/// of them at once, without a change to any, and nothing else about the pool depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time, in milliseconds of unix time.
     pub now_ms: i64,
-    /// Until when no lease expires and no ticket is lost, in milliseconds of unix time; [`Moment::NO_FLOOR`] if there is no such time.
+    /// Until when no lease expires and no ticket is lost, in milliseconds of unix time;
+    /// [`Moment::NO_FLOOR`] if there is no such time.
     pub floor_ms: i64,
-    /// Whether no new session is granted a seat and no waiter is served. Whoever holds a seat keeps it, and who joins the queue waits.
+    /// Whether no new session is granted a seat and no waiter is served. Whoever holds a seat keeps
+    /// it, and who joins the queue waits.
     pub holds_grants: bool,
 }
 

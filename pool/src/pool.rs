@@ -136,7 +136,8 @@ impl Pool {
         self.deadlines.len() - self.passed(moment)
     }
 
-    /// Leases that have ended, those of sessions that were not reclaimed yet. O(log n) while there are some, otherwise O(1).
+    /// Leases that have ended, those of sessions that were not reclaimed yet. O(log n) while there
+    /// are some, otherwise O(1).
     fn passed(&self, moment: Moment) -> usize {
         let latest = moment.latest_passed_ms();
         latest.map_or(0, |latest_ms| self.deadlines.up_to(latest_ms))
@@ -166,7 +167,8 @@ impl Pool {
         self.tickets.as_ref()?.first_lost()
     }
 
-    /// The earliest effective deadline of a live session. O(log n) while some have lapsed, otherwise O(1).
+    /// The earliest effective deadline of a live session. O(log n) while some have lapsed,
+    /// otherwise O(1).
     pub fn next_deadline_ms(&self, moment: Moment) -> Option<i64> {
         let next = match moment.latest_passed_ms() {
             Some(latest_ms) => self.deadlines.after(latest_ms),

@@ -16,13 +16,15 @@ pub(crate) fn server_ms() -> i64 {
     unsafe { api!(RedisModule_Milliseconds)() }
 }
 
-/// Milliseconds since some moment in the past. Whoever sets the server's clock does not move this one.
+/// Milliseconds since some moment in the past. Whoever sets the server's clock does not move this
+/// one.
 pub(crate) fn uptime_ms() -> i64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the pointer is to a structure of the right type, for which all zeros are a valid value whatever the call does.
+    // SAFETY: the pointer is to a structure of the right type, for which all zeros are a valid
+    // value whatever the call does.
     let time = unsafe {
         libc::clock_gettime(CLOCK, time.as_mut_ptr());
         time.assume_init()
     };
-    i64::from(time.tv_sec) * 1000 + i64::from(time.tv_nsec) / 1_000_000
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }

@@ -1,4 +1,5 @@
-//! After what may have lost grants, a server that is told to holds its own back until the leases of those grants are over.
+//! After what may have lost grants, a server that is told to holds its own back until the leases of
+//! those grants are over.
 
 use std::time::{Duration, Instant};
 
@@ -146,7 +147,8 @@ fn a_hold_ends_with_its_setting() {
     waiter.hears(r#"[1, "ACQUIRED", 1, 3]"#);
 }
 
-/// How many hold a seat by what they themselves know: they were granted it, and their lease, counted from before they asked, is not over.
+/// How many hold a seat by what they themselves know: they were granted it, and their lease,
+/// counted from before they asked, is not over.
 struct Believers(Vec<Instant>);
 
 impl Believers {

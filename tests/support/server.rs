@@ -117,8 +117,8 @@ impl Builder {
         self
     }
 
-    /// With the lease grace that the module has unless it is told otherwise. The other servers have none, so that their leases end at
-    /// their deadlines whatever happened before.
+    /// With the lease grace that the module has unless it is told otherwise. The other servers
+    /// have none, so that their leases end at their deadlines whatever happened before.
     pub fn shipped_grace(mut self) -> Self {
         self.shipped_grace = true;
         self

@@ -107,6 +107,9 @@ impl Stream {
 
     fn on(builder: Builder, mut random: Rng, taste: Taste) -> Self {
         let mut settings = Vec::new();
+        if random.bool() {
+            settings.push("lease-grace 30000".to_owned());
+        }
         if taste.effects {
             settings.push("allow-effects yes".to_owned());
         }
