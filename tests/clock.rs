@@ -202,8 +202,8 @@ fn every_command_sees_a_step_at_once() {
     let server = clock.of(Server::builder()).start();
     let mut wire = server.wire();
     wire.ask(&format!("SEAT.ACQUIRE pool a 1 EX {HOUR}"));
-    // So that the row stays while it is looked at.
-    wire.ask("CLIENT PAUSE 600000 WRITE");
+    // So that the row stays while it is looked at. The pause goes by the same clock.
+    wire.ask(&format!("CLIENT PAUSE {} WRITE", 10 * HOUR_MS));
     for (ahead, count) in [(HOUR + 1, "0"), (0, "1"), (2 * HOUR, "0"), (-HOUR, "1")] {
         clock.step_ahead_to(ahead, &mut wire);
         assert_eq!(wire.ask("SEAT.COUNT pool"), count, "{ahead} s ahead");
