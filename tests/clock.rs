@@ -150,7 +150,7 @@ fn a_step_of_the_clock_is_no_absence() {
     let mut wire = server.wire();
     wire.ask("SEAT.ACQUIRE pool a 9 EX 600");
     wire.ask("SEAT.ACQUIRE pool b 9 EX 7200");
-    clock.set_ahead_by(HOUR);
+    clock.step_ahead_to(HOUR, &mut wire);
     assert_eq!(wire.ask("SEAT.SESSIONS pool"), "b");
     wait_for_reclaim(&server, 1);
     assert_eq!(total(&server, "lease_floor_ms"), 0);

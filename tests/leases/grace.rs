@@ -273,9 +273,10 @@ fn a_promoted_replica_gives_holders_the_time_to_come_over() {
     let replica = with_grace(2500).replica_of(&primary).start();
     let mut wire = primary.wire();
     for session in ["alive", "dead"] {
-        wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 400"));
+        wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 3000"));
     }
-    let deadline_ms = wire.now_ms() + 400;
+    let deadline_ms = wire.now_ms() + 3000;
+    // A replica tells how far it is once a second: the primary must not expire them before.
     primary.wait_for_offset(&replica);
     primary.kill9();
     let mut wire = replica.wire();

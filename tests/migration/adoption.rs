@@ -566,8 +566,10 @@ fn keys_are_noticed_by_whatever_way_they_come() {
             dialog.expect("SELECT 1", "+OK");
             let add = format!("SADD {SESSIONS} s");
             let copy = format!("COPY {SESSIONS} {SESSIONS} DB 0");
-            let remove = format!("DEL {SESSIONS}");
-            assert_eq!(dialog.transaction(&[&add, &copy, &remove]), "[1, 1, 1]");
+            assert_eq!(dialog.transaction(&[&add, &copy]), "[1, 1]");
+            // Some versions of Valkey leave the client in the database of the copy.
+            dialog.expect("SELECT 1", "+OK");
+            dialog.expect(&format!("DEL {SESSIONS}"), "1");
             dialog.expect("SELECT 0", "+OK");
         }),
         ("SWAPDB", &|dialog| {

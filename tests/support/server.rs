@@ -39,6 +39,12 @@ pub enum Product {
 const BEGINNING_OF_VALKEY: Version = (7, 2, 4);
 
 impl Product {
+    /// Whether the server leaves a client in another database after `COPY ... DB`, if a module
+    /// listens to key events: docs/operations.md lists it.
+    pub fn loses_its_place(self) -> bool {
+        matches!(self, Product::Valkey(version) if ((8, 1, 1)..(9, 1, 1)).contains(&version))
+    }
+
     /// What the binary says of itself.
     pub fn of(binary: &Path) -> Product {
         let output = Command::new(binary).arg("--version").output();
