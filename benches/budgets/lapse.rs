@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Scale;
 use crate::client::Calls;
+use crate::scale::Scale;
 use crate::sides::{Host, POOL, Side, metadata, session, shipped_settings};
 use crate::statistics::median;
 use crate::support::Wire;

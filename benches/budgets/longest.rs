@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use fastrand::Rng;
 use redis::Value;
 
-use crate::Scale;
 use crate::client::Calls;
+use crate::scale::Scale;
 use crate::sides::{Host, Operation, Side, Work, session};
 use crate::statistics::median;
 

@@ -1,43 +1,18 @@
-//! The machine that the figures are of, and where on it server and client run.
+//! The machine that the figures are of.
 
 use std::fs;
 use std::hint::black_box;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Instant;
 
-use core_affinity::CoreId;
-
+use crate::cores::are_apart;
 use crate::sides::Host;
-
-/// The cores of the client and of the server, if there are two. Asked first before the client is pinned, since a pinned process has
-/// one only.
-fn cores() -> Option<[CoreId; 2]> {
-    static CORES: OnceLock<Option<[CoreId; 2]>> = OnceLock::new();
-    *CORES.get_or_init(|| {
-        let cores = core_affinity::get_core_ids()?;
-        Some([*cores.first()?, *cores.get(1)?])
-    })
-}
-
-/// The core that servers are pinned to.
-pub fn server_core() -> Option<usize> {
-    cores().map(|[_, server]| server.id)
-}
-
-/// Pins this thread, and those that it starts, to a core that is not the server's.
-pub fn pin_client() {
-    if let Some([client, _]) = cores() {
-        let pinned = core_affinity::set_for_current(client);
-        assert!(pinned, "the client cannot be pinned to a core");
-    }
-}
 
 /// What the figures depend on, as names and values.
 pub fn describe(host: &Host) -> Vec<(&'static str, String)> {
     let (major, minor, patch) = host.server.version();
     let allocator = &host.server.info("memory")["mem_allocator"];
-    let pinned = if cores().is_some() {
+    let pinned = if are_apart() {
         "pinned to one core each"
     } else {
         "not pinned"

@@ -13,6 +13,7 @@ mod support;
 
 mod charts;
 mod client;
+mod cores;
 mod instructions;
 mod lapse;
 mod load;
@@ -21,6 +22,7 @@ mod machine;
 mod pool_work;
 mod replication;
 mod report;
+mod scale;
 mod sides;
 mod size;
 mod speed;
@@ -31,57 +33,15 @@ use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use instructions::Count;
 use lapse::Lapse;
 use load::Load;
 use longest::Longest;
 use replication::Replication;
+use report::Measured;
+use scale::{FULL, QUICK};
 use sides::{Host, Side};
 use size::{Pools, Size};
 use speed::Speed;
-
-/// How much is measured.
-pub struct Scale {
-    pub rounds: usize,
-    /// Calls of a round that are sent one at a time.
-    pub single_calls: u64,
-    /// Calls of a round that are sent in pipelines.
-    pub pipelined_calls: u64,
-    /// Passes of the search for the longest command.
-    pub passes: usize,
-    /// Lapses of very many leases.
-    pub lapses: usize,
-}
-
-const FULL: Scale = Scale {
-    rounds: 25,
-    single_calls: 1000,
-    pipelined_calls: 8000,
-    passes: 3,
-    lapses: 7,
-};
-
-const QUICK: Scale = Scale {
-    rounds: 5,
-    passes: 1,
-    lapses: 2,
-    ..FULL
-};
-
-/// What there is to report.
-pub struct Measured {
-    pub machine: Vec<(&'static str, String)>,
-    pub sides: Vec<Side>,
-    pub speed: Option<Speed>,
-    pub size: Option<Size>,
-    pub longest: Option<Longest>,
-    pub lapse: Option<Lapse>,
-    pub lapse_aof: Option<Lapse>,
-    /// Of the scripts' keys, and of a pool.
-    pub load: Option<[Load; 2]>,
-    pub replication: Option<Replication>,
-    pub instructions: Option<Vec<Count>>,
-}
 
 const SECTIONS: [&str; 6] = [
     "calls",
@@ -142,7 +102,7 @@ fn main() -> ExitCode {
     let machine = machine::describe(&host);
     let sides = Side::all(host.server.version());
     drop(host);
-    machine::pin_client();
+    cores::pin_client();
     let speed = wanted("calls").then(|| Speed::measure(&scale, &sides));
     let mut size = wanted("size").then(|| Size::measure(&scale));
     let load = size.as_mut().map(|size| {

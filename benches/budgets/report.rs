@@ -5,14 +5,32 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Measured;
 use crate::charts::{self, Series, figure};
+use crate::instructions::Count;
+use crate::lapse::Lapse;
+use crate::load::Load;
 use crate::longest::{LOGGED_MICROS, Longest};
+use crate::replication::Replication;
 use crate::sides::{Operation, Side};
 use crate::size::{Pools, SIZES, Size};
 use crate::speed::{Case, DEPTHS, Speed};
 
 const PIPELINED: usize = DEPTHS[1];
+
+/// What there is to report.
+pub struct Measured {
+    pub machine: Vec<(&'static str, String)>,
+    pub sides: Vec<Side>,
+    pub speed: Option<Speed>,
+    pub size: Option<Size>,
+    pub longest: Option<Longest>,
+    pub lapse: Option<Lapse>,
+    pub lapse_aof: Option<Lapse>,
+    /// Of the scripts' keys, and of a pool.
+    pub load: Option<[Load; 2]>,
+    pub replication: Option<Replication>,
+    pub instructions: Option<Vec<Count>>,
+}
 
 /// A promise, and what came of it.
 pub struct Budget {
@@ -264,7 +282,7 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
         tables.push(("lapse", table(&header, lapses)));
     }
     if let Some([script, module]) = &measured.load {
-        let row = |name: &str, load: &crate::load::Load| {
+        let row = |name: &str, load: &Load| {
             vec![
                 name.to_owned(),
                 format!("{:.2} s", load.seconds),

@@ -9,6 +9,7 @@ use std::path::Path;
 use redis::Script;
 
 use crate::client::{Calls, Client, Crowd};
+use crate::cores::server_core;
 use crate::support::{Builder, Server};
 
 /// Calls in a pipeline where it is not the pipeline that is looked at.
@@ -205,7 +206,7 @@ impl Host {
             }
             _ => Server::builder().plain(),
         };
-        match crate::machine::server_core() {
+        match server_core() {
             Some(core) => builder.config(&format!("server_cpulist {core}")),
             None => builder,
         }

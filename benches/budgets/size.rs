@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::Scale;
+use crate::scale::Scale;
 use crate::sides::{Host, Operation, Side, Work};
 use crate::statistics::median;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::Scale;
+use crate::scale::Scale;
 use crate::sides::{Host, Operation, POOL, Side, Work};
 use crate::statistics::{median, quantile_micros};
 
