@@ -1,6 +1,6 @@
-//! The replies of ACQUIRE, which a client may get at once or after it was blocked.
+//! Replies that more than one command gives, at once or after a client was blocked.
 
-use seat_pool::Lease;
+use seat_pool::{Lease, Session};
 
 use crate::ffi::Ctx;
 
@@ -56,5 +56,19 @@ pub(crate) fn queued(ctx: Ctx<'_>, used: i64, seats: i64, position: usize) {
 pub(crate) fn lease(ctx: Ctx<'_>, lease: Option<Lease>) {
     if let Some(lease) = lease {
         ctx.reply_integer(lease.length_ms as i64);
+    }
+}
+
+/// A session's id and its JSON.
+pub(crate) fn session_and_json(ctx: Ctx<'_>, session: &Session) {
+    ctx.reply_bulk(session.id());
+    session_json(ctx, session);
+}
+
+/// The JSON of a session, nil for one without metadata.
+pub(crate) fn session_json(ctx: Ctx<'_>, session: &Session) {
+    match session.json() {
+        Some(json) => ctx.reply_bulk(&json),
+        None => ctx.reply_null(),
     }
 }

@@ -5,8 +5,8 @@ use std::cell::OnceCell;
 use redis_module::raw;
 use seat_pool::{Acquire as Decision, Effect, Lease, Metadata, Ticket};
 
+use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
-use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use super::{Call, Command, SINCE};
+use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec, is_asked_for_slot};
 

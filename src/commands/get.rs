@@ -2,10 +2,10 @@
 
 use redis_module::raw;
 
-use super::sessions::reply_json;
-use super::{Call, Command, SINCE};
+use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::replies;
 
 pub(super) struct Get;
 
@@ -25,7 +25,7 @@ impl Command for Get {
         let session = call.arg(2)?.bytes();
         let key = call.pool_to_read()?;
         match key.pool().get(call.moment, session) {
-            Some(session) => reply_json(call.ctx, session),
+            Some(session) => replies::session_json(call.ctx, session),
             None => call.ctx.reply_null(),
         }
         Ok(())

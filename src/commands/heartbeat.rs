@@ -3,8 +3,8 @@
 use redis_module::raw;
 use seat_pool::{Effect, Heartbeat as Decision};
 
+use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
-use super::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec};
 use crate::{replies, stats};

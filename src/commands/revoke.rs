@@ -3,7 +3,7 @@
 use redis_module::raw;
 use seat_pool::{Effect, Freed};
 
-use super::{Call, Command, SINCE};
+use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec, Str};
 use crate::stats;

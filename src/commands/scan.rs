@@ -2,10 +2,11 @@
 
 use redis_module::raw;
 
-use super::sessions::{WITH_METADATA, reply_pair};
-use super::{Call, Command, SINCE};
+use super::call::{Call, Command, SINCE};
+use super::sessions::WITH_METADATA;
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::replies;
 
 /// As with Redis's own SCAN.
 const DEFAULT_COUNT: usize = 10;
@@ -63,7 +64,9 @@ impl Command for Scan {
         ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
         if with_metadata {
             ctx.reply_array(found.len() * 2);
-            found.iter().for_each(|session| reply_pair(ctx, session));
+            found
+                .iter()
+                .for_each(|session| replies::session_and_json(ctx, session));
         } else {
             ctx.reply_array(found.len());
             found

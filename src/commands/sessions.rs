@@ -1,11 +1,11 @@
 //! `SEAT.SESSIONS key [WITHMETADATA]`
 
 use redis_module::raw;
-use seat_pool::Session;
 
-use super::{Call, Command, SINCE};
+use super::call::{Call, Command, SINCE};
 use crate::error::Error;
-use crate::ffi::{Argument, Ctx, Spec};
+use crate::ffi::{Argument, Spec};
+use crate::replies;
 
 /// The option that SCAN has, too.
 pub(super) const WITH_METADATA: Argument =
@@ -38,24 +38,11 @@ impl Command for Sessions {
         let live = key.pool().live(moment);
         if with_metadata {
             ctx.reply_map(used);
-            live.for_each(|session| reply_pair(ctx, session));
+            live.for_each(|session| replies::session_and_json(ctx, session));
         } else {
             ctx.reply_array(used);
             live.for_each(|session| ctx.reply_bulk(session.id()));
         }
         Ok(())
-    }
-}
-
-/// A session's id and its JSON, which is nil for a session without metadata.
-pub(super) fn reply_pair(ctx: Ctx<'_>, session: &Session) {
-    ctx.reply_bulk(session.id());
-    reply_json(ctx, session);
-}
-
-pub(super) fn reply_json(ctx: Ctx<'_>, session: &Session) {
-    match session.json() {
-        Some(json) => ctx.reply_bulk(&json),
-        None => ctx.reply_null(),
     }
 }

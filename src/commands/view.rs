@@ -9,12 +9,12 @@ use std::ffi::CStr;
 use redis_module::raw;
 use seat_pool::{Moment, Pool};
 
-use super::{Call, Command, SINCE};
+use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Kind, OwnedStr, Reply, Spec, Str};
 use crate::pool_key::PoolKey;
 use crate::scripts::READERS;
-use crate::{rights, scripts, stats};
+use crate::{replies, rights, scripts, stats};
 
 /// The reader of this number in [`READERS`].
 pub(super) struct View<const READER: usize>;
@@ -90,7 +90,7 @@ impl Seen<'_> {
                 None => self.integer_or_native(false),
             },
             b"HGET" => match self.pool.get(self.moment, self.session()) {
-                Some(session) => super::sessions::reply_json(ctx, session),
+                Some(session) => replies::session_json(ctx, session),
                 None => match self.ask_native(self.native) {
                     Some(reply) => ctx.reply_with(&reply),
                     None => ctx.reply_null(),

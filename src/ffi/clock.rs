@@ -2,13 +2,20 @@
 
 use std::mem::MaybeUninit;
 
-use super::api;
+use super::{Ctx, api};
 
 /// Which clock: on Linux it goes on while the machine is suspended, as leases do.
 #[cfg(target_os = "linux")]
 const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
+impl Ctx<'_> {
+    /// As [`server_ms`].
+    pub(crate) fn now_ms(self) -> i64 {
+        server_ms()
+    }
+}
 
 /// The server's clock, in milliseconds of unix time. It moves inside MULTI and scripts, too.
 pub(crate) fn server_ms() -> i64 {

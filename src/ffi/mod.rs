@@ -140,11 +140,6 @@ impl<'a> Ctx<'a> {
         };
     }
 
-    /// The server's clock, in milliseconds of unix time. It moves inside MULTI and scripts, too.
-    pub(crate) fn now_ms(self) -> i64 {
-        clock::server_ms()
-    }
-
     pub(crate) fn selected_database(self) -> c_int {
         // SAFETY: the context is valid for 'a.
         unsafe { api!(RedisModule_GetSelectedDb)(self.as_ptr()) }
