@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::{OnceLock, RwLock};
 
 use redis_module::raw;
 use seat_pool::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
 use crate::ffi::{Args, Ctx, OwnedStr, Str, api, guard};
-use crate::scripts::{self, Sha, sha_of_hex};
+use crate::sha::{Sha, sha_of_hex};
 
 /// The longest metadata that a caller may send, in bytes.
 pub(crate) static MAX_METADATA: Number = Number {
@@ -98,6 +98,15 @@ static LISTS: [&ShaList; 3] = [&ACQUIRE_SHA, &RELEASE_SHA, &HEARTBEAT_SHA];
 
 /// Whether one of [`LISTS`] was set since [`warn_of_missing_lists`].
 static ARE_LISTS_NEW: AtomicBool = AtomicBool::new(false);
+
+/// What runs when a setting has changed, as [`init`] was told.
+static ON_CHANGE: OnceLock<fn()> = OnceLock::new();
+
+fn changed() {
+    if let Some(on_change) = ON_CHANGE.get() {
+        on_change();
+    }
+}
 
 /// A setting with a whole number.
 pub(crate) struct Number {
@@ -190,8 +199,10 @@ impl ShaList {
     }
 }
 
-/// Takes the arguments of `loadmodule`, which become the defaults, and registers the settings where the server has such.
-pub(crate) fn init(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
+/// Takes the arguments of `loadmodule`, which become the defaults, and registers the settings where
+/// the server has such. `on_change` runs whenever a setting may have changed.
+pub(crate) fn init(ctx: Ctx<'_>, args: Args<'_>, on_change: fn()) -> Result<(), String> {
+    ON_CHANGE.get_or_init(|| on_change);
     let mut args = args.iter();
     while let Some(name) = args.next() {
         let name = String::from_utf8_lossy(name.bytes()).to_ascii_lowercase();
@@ -340,7 +351,7 @@ unsafe extern "C" fn set_switch(
     // SAFETY: `register` passed a static of this type.
     let switch = unsafe { &*data.cast::<Switch>() };
     switch.value.store(value != 0, Relaxed);
-    guard("a setting", scripts::settings_changed);
+    guard("a setting", changed);
     raw::Status::Ok as c_int
 }
 
@@ -371,7 +382,7 @@ unsafe extern "C" fn set_list(
         // SAFETY: `register` passed a static of this type, and the server passes a string.
         let (list, value) = unsafe { (&*data.cast::<ShaList>(), Str::new(value)) };
         list.set(&String::from_utf8_lossy(value.bytes()))?;
-        scripts::settings_changed();
+        changed();
         Ok(())
     });
     match outcome {
@@ -408,7 +419,7 @@ unsafe extern "C" fn on_change(
     // SAFETY: the server passes the context of this call.
     let ctx = unsafe { Ctx::new(ctx) };
     guard("a change of settings", || {
-        scripts::settings_changed();
+        changed();
         warn_of_missing_lists(ctx);
     });
 }

@@ -24,6 +24,7 @@ mod replies;
 mod rights;
 mod scripts;
 mod server;
+mod sha;
 mod stats;
 
 use std::ffi::{CStr, c_int};
@@ -89,7 +90,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     ctx.set_options(options);
     seat_pool::calibrate_memory(ffi::bytes_for_one());
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
-    config::init(ctx, args)?;
+    config::init(ctx, args, scripts::settings_changed)?;
     commands::register(ctx)?;
     grace::register(ctx);
     reclaim::register(ctx);

@@ -12,7 +12,7 @@ mod rows;
 pub(crate) use adopt::{
     Caller, check_types, export_to, open, open_as_known, remove_invalid, take_over,
 };
-pub(crate) use calls::{READERS, Sha, is_outdated, sha_of_hex};
+pub(crate) use calls::{READERS, is_outdated};
 pub(crate) use keys::{databases_swapped, flushed, follow, forget_invalid, hears_of_keys, known};
 
 use crate::ffi::{Ctx, OwnedStr, Str};
