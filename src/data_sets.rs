@@ -4,7 +4,24 @@
 //! meanwhile. Which of them is shown in the end depends on whether the load succeeds; see
 //! [`crate::events`].
 
+use std::cell::Cell;
 use std::mem;
+
+thread_local! {
+    /// Whether the data set that is being loaded is not the one that is shown. It belongs to the
+    /// main thread.
+    static IS_SECOND_LOADING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the data set that is being loaded is not the one that is shown.
+pub(crate) fn is_second_loading() -> bool {
+    IS_SECOND_LOADING.get()
+}
+
+/// Notes that the load of a data set that is not shown begins, or is over.
+pub(crate) fn set_second_loading(is_loading: bool) {
+    IS_SECOND_LOADING.set(is_loading);
+}
 
 /// What happens to the second data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

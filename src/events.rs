@@ -1,7 +1,7 @@
 //! What the server calls back for: keys that come, data sets that are replaced, and the server's
 //! role.
 //!
-//! The module keeps some things outside the key space: the deadline registry ([`crate::reclaim`]),
+//! The module keeps some things outside the key space: the deadline registry ([`crate::deadlines`]),
 //! which legacy keys there are ([`crate::scripts`]), grants that no client has confirmed
 //! ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are about the data set
 //! that is shown. These are the ways in which its keys come, go and come back, and what the server
@@ -49,21 +49,15 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use redis_module::raw;
 
-use crate::data_sets::Second;
+use crate::data_sets::{Second, is_second_loading, set_second_loading};
 use crate::ffi::{Ctx, OwnedStr, Str, api, guard};
 use crate::pool_key::PoolKey;
-use crate::{arrivals, grace, queue, reclaim, scripts, server, stats};
+use crate::{arrivals, deadlines, grace, queue, scripts, server, stats, timer};
 
 thread_local! {
-    /// Whether the data set that is being loaded is not the one that is shown.
-    static LOADS_SECOND: Cell<bool> = const { Cell::new(false) };
-    /// Whether the server has told of a key in another database than 0 since that load began.
+    /// Whether the server has told of a key in another database than 0 since the load of a second
+    /// data set began.
     static TELLS_DATABASES: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the data set that is being loaded is not the one that is shown.
-pub(crate) fn loads_second() -> bool {
-    LOADS_SECOND.get()
 }
 
 /// Asks the server for all that the module needs to hear of, and returns whether it tells of a data
@@ -78,7 +72,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
             Some(on_role_change),
         ),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swapdb)),
-        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(reclaim::on_cron)),
+        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron)),
         (raw::REDISMODULE_EVENT_LOADING, Some(on_loading)),
     ];
     let subscribe = |event, callback| {
@@ -115,7 +109,7 @@ unsafe extern "C" fn on_key_event(
 ) -> c_int {
     // SAFETY: the server passes the context, the event's name and the key of this call.
     let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
-    if loads_second() && event == c"loaded" {
+    if is_second_loading() && event == c"loaded" {
         if ctx.selected_database() != 0 {
             TELLS_DATABASES.set(true);
         }
@@ -142,6 +136,22 @@ unsafe extern "C" fn on_key_event(
     raw::Status::Ok as c_int
 }
 
+unsafe extern "C" fn on_cron(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    cron: *mut c_void,
+) {
+    // SAFETY: the server passes the context of this call, and this event comes with this structure.
+    let (ctx, cron) = unsafe { (Ctx::new(ctx), &*cron.cast::<raw::RedisModuleCronLoopInfo>()) };
+    guard("cron", || {
+        grace::on_cron(ctx, cron.hz, || {
+            queue::look_soon_everywhere(ctx, |_| true);
+        });
+        timer::on_cron(ctx);
+    });
+}
+
 unsafe extern "C" fn on_role_change(
     ctx: *mut raw::RedisModuleCtx,
     _: raw::RedisModuleEvent,
@@ -154,7 +164,7 @@ unsafe extern "C" fn on_role_change(
         guard("a promotion", || {
             grace::on_promotion(ctx);
             queue::look_soon_everywhere(ctx, |_| true);
-            reclaim::start_timer(ctx);
+            timer::start(ctx);
         });
     } else {
         guard("a demotion", || {
@@ -178,7 +188,7 @@ unsafe extern "C" fn on_flush(
     guard("a flush", || {
         let database = flushed.dbnum;
         grace::on_flush(ctx, database);
-        reclaim::flushed(database);
+        deadlines::flushed(database);
         scripts::flushed(database);
         queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
     });
@@ -200,7 +210,7 @@ unsafe extern "C" fn on_swapdb(
     let (one, other) = (databases.dbnum_first, databases.dbnum_second);
     guard("SWAPDB", || {
         grace::databases_swapped(one, other);
-        reclaim::databases_swapped(one, other);
+        deadlines::databases_swapped(one, other);
         queue::databases_swapped(one, other);
         scripts::databases_swapped(ctx, one, other);
         queue::look_soon_everywhere(ctx, |database| database == one || database == other);
@@ -236,7 +246,7 @@ unsafe extern "C" fn on_second_load(
             raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_ABORTED => Second::Dropped,
             _ => return,
         };
-        LOADS_SECOND.set(second == Second::Made);
+        set_second_loading(second == Second::Made);
         if second == Second::Made {
             TELLS_DATABASES.set(false);
         }
@@ -269,11 +279,11 @@ unsafe extern "C" fn on_backup(
 /// stands in the right databases.
 fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
     stats::follow(second);
-    reclaim::follow(second, are_databases_told);
+    deadlines::follow(second, are_databases_told);
     scripts::follow(ctx, second, are_databases_told);
     if second == Second::Shown {
         // Whoever is blocked on a replica that takes writes finds other values under the names.
         queue::look_soon_everywhere(ctx, |_| true);
-        reclaim::start_timer(ctx);
+        timer::start(ctx);
     }
 }

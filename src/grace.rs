@@ -29,8 +29,8 @@ use redis_module::raw;
 use seat_pool::Moment;
 
 use crate::config::{GRANT_HOLD, LEASE_GRACE};
-use crate::ffi::{Ctx, server_ms, uptime_ms};
-use crate::{queue, reclaim, server};
+use crate::ffi::{Ctx, uptime_ms};
+use crate::{deadlines, server, stats};
 
 /// The longest absence that prolongs nothing.
 const SHORT_MS: i64 = 1000;
@@ -189,19 +189,15 @@ pub(crate) fn hold_end_ms(database: c_int) -> i64 {
     STATE.with_borrow(|state| state.holds.end_ms(database))
 }
 
-/// For how long the floor lasts, and the last hold, in milliseconds; 0 if there is none.
-pub(crate) fn left_ms() -> (i64, i64) {
-    let now_ms = server_ms();
-    let left = |end: &AtomicI64| end.load(Relaxed).saturating_sub(now_ms).max(0);
-    (left(&FLOOR_MS), left(&HELD_UNTIL_MS))
-}
-
 /// Changes the state and shows it to those who read the atomics.
 fn update<T>(change: impl FnOnce(&mut State) -> T) -> T {
     STATE.with_borrow_mut(|state| {
         let result = change(state);
         FLOOR_MS.store(state.floor.at_ms, Relaxed);
-        HELD_UNTIL_MS.store(state.holds.last_end_ms(), Relaxed);
+        stats::LEASE_FLOOR.set_end(state.floor.at_ms);
+        let held_until_ms = state.holds.last_end_ms();
+        HELD_UNTIL_MS.store(held_until_ms, Relaxed);
+        stats::GRANT_HOLD.set_end(held_until_ms);
         result
     })
 }
@@ -223,8 +219,9 @@ fn find_gap(ctx: Ctx<'_>, now_ms: i64) -> Option<i64> {
     })
 }
 
-/// A turn of the server's cron, which runs `hz` times a second.
-pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int) {
+/// A turn of the server's cron, which runs `hz` times a second. `on_early_end` runs if a hold ends
+/// earlier than it was meant to.
+pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int, on_early_end: impl FnOnce()) {
     let now_ms = ctx.now_ms();
     let away_ms = find_gap(ctx, now_ms);
     let hold_ms = GRANT_HOLD.get_ms();
@@ -234,19 +231,19 @@ pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int) {
     });
     if ends_earlier {
         // The clock has stepped back, or the setting is another.
-        queue::look_soon_everywhere(ctx, |_| true);
+        on_early_end();
     }
     let is_primary = !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
     if is_primary && ctx.must_not_replicate() {
         // Clients are paused, so this is no sign of life for them.
         return;
     }
-    if let Some(away_ms) = away_ms.filter(|_| reclaim::has_deadlines()) {
+    if let Some(away_ms) = away_ms.filter(|_| deadlines::are_any()) {
         ctx.log_notice(&format!(
             "the server was away for {away_ms} ms: no lease expires for as long (lease-grace)"
         ));
     }
-    let has_stake = is_primary && is_on() && reclaim::has_deadlines();
+    let has_stake = is_primary && is_on() && deadlines::are_any();
     let refuses = has_stake && (server::refuses_writes(ctx) || server::is_cluster_down(ctx));
     saw_whether_it_refuses(ctx, refuses);
     update(|state| {
@@ -325,7 +322,7 @@ fn begin(ctx: Ctx<'_>, after: &str) {
     hold(now_ms, -1);
     let grace_ms = LEASE_GRACE.get_ms();
     let is_primary = !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
-    if is_primary && grace_ms > 0 && reclaim::has_deadlines() {
+    if is_primary && grace_ms > 0 && deadlines::are_any() {
         update(|state| state.floor.raise(now_ms, grace_ms));
         ctx.log_notice(&format!(
             "after {after} no lease expires for {grace_ms} ms (lease-grace)"

@@ -8,24 +8,26 @@ mod arrivals;
 mod commands;
 mod config;
 mod data_sets;
+mod deadlines;
 mod effects;
 mod error;
 mod events;
 mod ffi;
 mod grace;
-mod hints;
 mod invalid_entries;
+mod lazy_free;
 mod memory;
+mod notifications;
 mod pool_key;
 mod pool_type;
 mod queue;
-mod reclaim;
 mod replies;
 mod rights;
 mod scripts;
 mod server;
 mod sha;
 mod stats;
+mod timer;
 
 use std::ffi::{CStr, c_int};
 
@@ -93,7 +95,8 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     config::init(ctx, args, scripts::settings_changed)?;
     commands::register(ctx)?;
     grace::register(ctx);
-    reclaim::register(ctx);
+    timer::register();
+    ctx.make_module_context();
     if events::register(ctx)? {
         // A replica may then show its old data set while it loads the new one.
         options |= raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;

@@ -1,6 +1,6 @@
 //! The one way to a pool: opens the key, checks its type, lends the pool and commits effects to it.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock};
 
@@ -11,9 +11,10 @@ use crate::effects;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Mode, OwnedStr, Str, api};
 use crate::invalid_entries::InvalidEntries;
+use crate::notifications::Events;
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};
-use crate::{grace, reclaim, stats};
+use crate::{deadlines, grace, stats};
 
 /// What takes a key's time to live away.
 const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
@@ -218,7 +219,7 @@ impl<'a> PoolKey<'a> {
 
     /// Has the timer look at this key at `at_ms`.
     pub(crate) fn note(&self, at_ms: i64) {
-        reclaim::note_in(self.ctx, self.database, self.name.bytes(), at_ms);
+        deadlines::note(self.ctx, self.database, self.name.bytes(), at_ms);
     }
 
     /// Carries out an effect, here and on whoever follows. A grant creates a missing pool; the end of the last session removes the
@@ -339,7 +340,7 @@ impl Drop for PoolKey<'_> {
                 self.pool = None;
                 // SAFETY: an effect has emptied the pool, so the key is open for writing. No reference to the pool is left.
                 unsafe { api!(RedisModule_DeleteKey)(handle.as_ptr().cast()) };
-                reclaim::forget(self.database, self.name.bytes());
+                deadlines::forget(self.database, self.name.bytes());
                 self.events.add(Events::DEL);
             }
             // SAFETY: the handle is open and not used again.
@@ -378,82 +379,5 @@ fn pool_behind(handle: NonNull<raw::RedisModuleKey>) -> Result<Option<NonNull<Po
         }
         let value: *mut c_void = api!(RedisModule_ModuleTypeGetValue)(handle);
         Ok(NonNull::new(value.cast::<Pool>()))
-    }
-}
-
-/// The keyspace events that a command has caused so far, each at most once as with the server's own commands.
-#[derive(Clone, Copy, Default)]
-struct Events(u16);
-
-impl Events {
-    const EXPIRED: Events = Events(1);
-    const REVOKED: Events = Events(1 << 1);
-    const RELEASED: Events = Events(1 << 2);
-    const HEARTBEAT: Events = Events(1 << 3);
-    const RENEWED: Events = Events(1 << 4);
-    const ACQUIRED: Events = Events(1 << 5);
-    const DEL: Events = Events(1 << 6);
-    const LEFT: Events = Events(1 << 7);
-    const GRANTED: Events = Events(1 << 8);
-    const QUEUED: Events = Events(1 << 9);
-    const RESIZED: Events = Events(1 << 10);
-    const IMPORTED: Events = Events(1 << 11);
-
-    /// In the order in which they are told: a seat is freed before it is granted again.
-    const OWN: [(Events, &'static CStr); 11] = [
-        (Events::EXPIRED, c"seat.expired"),
-        (Events::IMPORTED, c"seat.imported"),
-        (Events::REVOKED, c"seat.revoked"),
-        (Events::RELEASED, c"seat.released"),
-        (Events::HEARTBEAT, c"seat.heartbeat"),
-        (Events::RENEWED, c"seat.renewed"),
-        (Events::LEFT, c"seat.left"),
-        (Events::RESIZED, c"seat.resized"),
-        (Events::ACQUIRED, c"seat.acquired"),
-        (Events::GRANTED, c"seat.granted"),
-        (Events::QUEUED, c"seat.queued"),
-    ];
-
-    fn of(effect: &Effect<'_>) -> Events {
-        match effect {
-            Effect::Grant(_) => Events::ACQUIRED,
-            Effect::Import(_) => Events::IMPORTED,
-            Effect::Beat(_) => Events::HEARTBEAT,
-            Effect::Renew { .. } => Events::RENEWED,
-            Effect::Join(_) => Events::QUEUED,
-            Effect::Leave { .. } => Events::LEFT,
-            Effect::Seats(_) => Events::RESIZED,
-            Effect::Free { why, .. } => Events::of_freeing(*why),
-        }
-    }
-
-    fn of_freeing(why: Freed) -> Events {
-        match why {
-            Freed::Released => Events::RELEASED,
-            Freed::Revoked => Events::REVOKED,
-            Freed::Expired => Events::EXPIRED,
-        }
-    }
-
-    fn add(&mut self, others: Events) {
-        self.0 |= others.0;
-    }
-
-    fn has(self, event: Events) -> bool {
-        self.0 & event.0 != 0
-    }
-
-    fn notify(self, ctx: Ctx<'_>, key: Str<'_>) {
-        if self.0 == 0 {
-            return;
-        }
-        for (event, name) in Events::OWN {
-            if self.has(event) {
-                ctx.notify(raw::REDISMODULE_NOTIFY_MODULE, name, key);
-            }
-        }
-        if self.has(Events::DEL) {
-            ctx.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
-        }
     }
 }

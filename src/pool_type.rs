@@ -7,9 +7,10 @@ use redis_module::native_types::RedisType;
 use redis_module::raw;
 use seat_pool::{DecodeError, Decoder, Moment, Pool};
 
+use crate::data_sets::is_second_loading;
 use crate::effects::emit_to_aof;
-use crate::ffi::{Digest, Io, OwnedStr, Str, guard};
-use crate::{arrivals, events, queue, reclaim, server, stats};
+use crate::ffi::{Digest, Io, OwnedStr, Str, guard, with_module_context};
+use crate::{arrivals, deadlines, queue, server, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
@@ -82,13 +83,13 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
     }
     let pool = decoder.finish()?;
     stats::add_loaded_tickets(pool.tickets() as i64);
-    if !events::loads_second() {
+    if !is_second_loading() {
         arrivals::value_read();
     } else if let Some((database, key)) = io.database_and_key()
         && let Some(deadline_ms) = pool.earliest_deadline_ms(Moment::at(i64::MIN))
     {
         // No event can tell of it, since the key does not show yet.
-        reclaim::note_loaded(database, key.bytes(), deadline_ms);
+        deadlines::note_loaded(database, key.bytes(), deadline_ms);
     }
     if let Some(arrival) = pool.last_arrival() {
         queue::saw_arrival(arrival);
@@ -185,7 +186,7 @@ unsafe extern "C" fn unlink2(key: *mut raw::RedisModuleKeyOptCtx, value: *const 
             (database, name.map(|name| Str::new(name.cast_mut())))
         };
         if let Some(key) = key {
-            reclaim::forget(database, key.bytes());
+            deadlines::forget(database, key.bytes());
             // SAFETY: the server passes a value of this type, unchanged during the call.
             unsafe { left(key, value) };
         }
@@ -198,8 +199,8 @@ unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, value: *const c_vo
         // SAFETY: the server passes a key and a value of this type, unchanged during the call.
         let (key, pool) = unsafe { (Str::new(key), from_value(value)) };
         let deadlines = pool.has_deadlines();
-        reclaim::with_module_context(|ctx| {
-            reclaim::forget_somewhere(ctx, key.bytes(), deadlines);
+        with_module_context(|ctx| {
+            deadlines::forget_somewhere(ctx, key.bytes(), deadlines);
         });
         // SAFETY: as above.
         unsafe { left(key, value) };
@@ -216,7 +217,7 @@ unsafe fn left(key: Str<'_>, value: *const c_void) {
     if !unsafe { from_value(value) }.is_empty() {
         queue::value_deleted(value.addr(), key.bytes());
     }
-    reclaim::with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
+    with_module_context(|ctx| queue::look_soon(ctx, key.bytes()));
 }
 
 /// The number of allocations, by which the server decides whether to free a value in the background. 0 would mean always.

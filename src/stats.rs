@@ -1,13 +1,13 @@
-//! The module's totals since it was loaded, shown by `INFO seat`.
+//! What `INFO seat` shows: totals since the module was loaded, and how things are at present. Whoever
+//! knows a figure sets it here.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use crate::data_sets::Second;
-use crate::events;
-use crate::ffi::{Ctx, guard};
+use crate::data_sets::{Second, is_second_loading};
+use crate::ffi::{Ctx, guard, server_ms};
 
 /// A total. Only the main thread adds to it; the atomic is there for readers in other threads.
 pub(crate) struct Total {
@@ -63,6 +63,61 @@ pub(crate) static SCRIPT_READS: Total = Total::new("script_reads");
 /// Effects from a primary or an AOF that met no session; anything but 0 means that a node has diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
+/// A number of the present moment.
+pub(crate) struct Gauge {
+    name: &'static str,
+    value: AtomicU64,
+}
+
+impl Gauge {
+    const fn new(name: &'static str) -> Gauge {
+        Gauge {
+            name,
+            value: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.value.store(value, Relaxed);
+    }
+}
+
+/// Clients that are blocked.
+pub(crate) static BLOCKED_CLIENTS: Gauge = Gauge::new("blocked_clients");
+/// Pools that are known to have legacy keys.
+pub(crate) static LEGACY_KEY_POOLS: Gauge = Gauge::new("script_key_pools");
+/// 1 while others may have such keys, as long as the scan has not come by all keys.
+pub(crate) static LEGACY_KEY_SCAN: Gauge = Gauge::new("script_key_scan");
+
+/// Something that ends at a known time, shown as the milliseconds until then.
+pub(crate) struct Remaining {
+    name: &'static str,
+    end_ms: AtomicI64,
+}
+
+impl Remaining {
+    const fn new(name: &'static str) -> Remaining {
+        Remaining {
+            name,
+            end_ms: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    /// States when it ends, or ended, by the server's clock.
+    pub(crate) fn set_end(&self, end_ms: i64) {
+        self.end_ms.store(end_ms, Relaxed);
+    }
+
+    fn left_ms(&self, now_ms: i64) -> i64 {
+        self.end_ms.load(Relaxed).saturating_sub(now_ms).max(0)
+    }
+}
+
+/// The floor below which no deadline counts.
+pub(crate) static LEASE_FLOOR: Remaining = Remaining::new("lease_floor_ms");
+/// The last of all holds of grants.
+pub(crate) static GRANT_HOLD: Remaining = Remaining::new("grant_hold_ms");
+
 /// Tickets in all pools at present, lost and not yet removed ones included. Pools are freed in background threads, too.
 static TICKETS: AtomicI64 = AtomicI64::new(0);
 
@@ -79,7 +134,7 @@ pub(crate) fn add_tickets(more: i64) {
 /// Notes the tickets of a pool that is loaded.
 pub(crate) fn add_loaded_tickets(tickets: i64) {
     add_tickets(tickets);
-    if events::loads_second() {
+    if is_second_loading() {
         TICKETS_NOT_SHOWN.fetch_add(tickets, Relaxed);
     }
 }
@@ -124,16 +179,18 @@ extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int)
             let value = total.value.load(Relaxed);
             raw::add_info_field_unsigned_long_long(info, total.name, value);
         }
-        let blocked = crate::queue::blocked_clients();
-        raw::add_info_field_unsigned_long_long(info, "blocked_clients", blocked);
+        let show_gauge = |gauge: &Gauge| {
+            let value = gauge.value.load(Relaxed);
+            raw::add_info_field_unsigned_long_long(info, gauge.name, value);
+        };
+        show_gauge(&BLOCKED_CLIENTS);
         let tickets = TICKETS.load(Relaxed) - TICKETS_NOT_SHOWN.load(Relaxed);
         raw::add_info_field_long_long(info, "tickets", tickets.max(0));
-        let (floor_ms, hold_ms) = crate::grace::left_ms();
-        raw::add_info_field_long_long(info, "lease_floor_ms", floor_ms);
-        raw::add_info_field_long_long(info, "grant_hold_ms", hold_ms);
-        let (pools, are_others_possible) = crate::scripts::known();
-        raw::add_info_field_unsigned_long_long(info, "script_key_pools", pools as u64);
-        let walking = u64::from(are_others_possible);
-        raw::add_info_field_unsigned_long_long(info, "script_key_scan", walking);
+        let now_ms = server_ms();
+        for remaining in [&LEASE_FLOOR, &GRANT_HOLD] {
+            raw::add_info_field_long_long(info, remaining.name, remaining.left_ms(now_ms));
+        }
+        show_gauge(&LEGACY_KEY_POOLS);
+        show_gauge(&LEGACY_KEY_SCAN);
     });
 }

@@ -10,6 +10,7 @@ mod clock;
 mod filter;
 mod keyspace;
 mod memory;
+mod module_context;
 mod spec;
 mod user;
 mod value;
@@ -18,6 +19,7 @@ pub(crate) use call::Reply;
 pub(crate) use clock::{server_ms, uptime_ms};
 pub(crate) use filter::Incoming;
 pub(crate) use keyspace::{Kind, Mode, Walk};
+pub(crate) use module_context::with_module_context;
 pub(crate) use spec::{Argument, Spec};
 pub(crate) use user::{User, has_users};
 pub(crate) use value::{Digest, Io};
@@ -167,12 +169,6 @@ impl<'a> Ctx<'a> {
         // SAFETY: the function has no conditions.
         let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0;
         paused || self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
-    }
-
-    /// A context of the module's own that lasts for ever.
-    pub(crate) fn detached(self) -> *mut raw::RedisModuleCtx {
-        // SAFETY: the context is valid for 'a.
-        unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(self.as_ptr()) }
     }
 
     /// Has `callback` run once, `wait_ms` from now by the monotonic clock.

@@ -6,15 +6,16 @@ use redis_module::raw;
 
 use super::beside::name_beside;
 use super::departed::has_departed;
+use super::waking::unblock;
 use super::{
-    BATCH, Blocked, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId,
-    forget_unconfirmed, is_unconfirmed, put_line, take_line,
+    Blocked, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
+    is_unconfirmed, put_line, take_line,
 };
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
 use crate::pool_key::PoolKey;
 use crate::scripts::{self, Caller};
-use crate::{grace, reclaim, replies, server, stats};
+use crate::{deadlines, grace, replies, server, stats};
 
 /// Blocks the client of this call until it is woken, for at most `timeout_ms`; 0 is for ever. It
 /// must then join the queue of `key`, which is open. `None` if the server does not let this client
@@ -35,7 +36,7 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Block
 pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, blocked: &Blocked) {
     if ctx.is_in_cluster() {
         let look_ms = ctx.now_ms() + SLOT_LOOK_MS;
-        reclaim::note_in(ctx, ctx.selected_database(), key.bytes(), look_ms);
+        deadlines::note(ctx, ctx.selected_database(), key.bytes(), look_ms);
     }
     let is_waiting = STATE.with_borrow_mut(|state| {
         state.waiters.get_mut(&blocked.id).is_none_or(|waiter| {
@@ -47,7 +48,7 @@ pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, blocked: &Blocked) {
         // Whoever heard that it joined has had it served. The timer wakes it: 7.2 aborts if a
         // client is woken before the command that blocks it has ended.
         STATE.with_borrow_mut(|state| state.late.push(blocked.id));
-        reclaim::wake_soon(ctx);
+        deadlines::run_soon(ctx);
     }
 }
 
@@ -55,45 +56,6 @@ pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, blocked: &Blocked) {
 /// timer.
 pub(crate) fn unblock_late() {
     unblock(&STATE.with_borrow_mut(|state| std::mem::take(&mut state.late)));
-}
-
-/// Has waiters be told what became of them. For a closed key only.
-pub(crate) fn unblock(waiters: &[WaiterId]) {
-    for id in waiters {
-        let client = STATE.with_borrow(|state| state.waiters.get(id)?.client);
-        if let Some(client) = client {
-            // The server may call back before this returns, and wake others in turn.
-            let outer = STATE.with_borrow_mut(|state| state.waking.replace(*id));
-            client.unblock();
-            STATE.with_borrow_mut(|state| state.waking = outer);
-        }
-    }
-}
-
-/// Tells all who are blocked at a name that they cannot be served there, a bounded number of them, and returns whether some are left.
-pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bool {
-    let Some(mut line) = take_line(database, key) else {
-        return false;
-    };
-    let mut failed = Vec::new();
-    while failed.len() < BATCH
-        && let Some(session) = line.first().map(|place| Box::<[u8]>::from(place.session()))
-        && let Some(place) = line.leave(&session)
-    {
-        failed.push(place.waiting);
-    }
-    let some_left = !line.is_empty();
-    put_line(database, key, line);
-    STATE.with_borrow_mut(|state| {
-        state.forget_moves(database, key);
-        for id in &failed {
-            if let Some(waiter) = state.waiters.get_mut(id) {
-                waiter.outcome = Outcome::Failed(error());
-            }
-        }
-    });
-    unblock(&failed);
-    some_left
 }
 
 /// Does what had to wait for a moment in which the server can be written to, until time is over.
@@ -251,7 +213,7 @@ fn defer(ctx: Ctx<'_>, action: Deferred) {
         return;
     }
     STATE.with_borrow_mut(|state| state.deferred.push_back(action));
-    reclaim::wake_soon(ctx);
+    deadlines::run_soon(ctx);
 }
 
 /// Whether something waits for [`run_deferred`] or [`unblock_late`].
@@ -265,7 +227,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
     let ctx = unsafe { Ctx::new(ctx) };
     guard("the end of a blocked client", || {
         let id = id as WaiterId;
-        let Some(waiter) = STATE.with_borrow_mut(|state| state.waiters.remove(&id)) else {
+        let Some(waiter) = STATE.with_borrow_mut(|state| state.take_waiter(id)) else {
             return;
         };
         if let Outcome::Waiting = waiter.outcome {
@@ -286,7 +248,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
                 let action = Deferred::TakeBack(id, waiter);
                 state.deferred.push_back(action);
             });
-            reclaim::wake_soon(ctx);
+            deadlines::run_soon(ctx);
         } else {
             // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
             forget_unconfirmed(id);
@@ -312,7 +274,7 @@ fn leave_line(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> bool {
     put_line(name.0, &name.1, line);
     if is_own && somebody_is_left {
         // At a name without a pool, the limit is that of the first in line, who is another now.
-        reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
+        deadlines::note(ctx, name.0, &name.1, ctx.now_ms());
     }
     is_own
 }

@@ -13,7 +13,7 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::{Name, databases_of_line, look_soon_at};
-use crate::reclaim;
+use crate::ffi::with_module_context;
 
 #[derive(Default)]
 struct Departures {
@@ -34,7 +34,7 @@ pub(crate) fn value_saved(value: usize, key: &[u8]) {
     if databases.is_empty() {
         return;
     }
-    reclaim::with_module_context(|ctx| {
+    with_module_context(|ctx| {
         if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_IS_CHILD) {
             return;
         }

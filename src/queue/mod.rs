@@ -15,6 +15,7 @@ mod beside;
 mod blocked;
 mod departed;
 mod serving;
+mod waking;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -24,16 +25,15 @@ use seat_pool::{Line, MAX_ARRIVAL, Metadata};
 
 use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx};
-use crate::reclaim;
 use crate::replies::{AlreadyActive, Granted};
+use crate::{deadlines, stats};
 
-pub(crate) use blocked::{
-    block, fail, has_deferred, has_joined, run_deferred, unblock, unblock_late,
-};
+pub(crate) use blocked::{block, has_deferred, has_joined, run_deferred, unblock_late};
 pub(crate) use departed::{
     forget_departed, forget_saved, has_departed, value_deleted, value_saved,
 };
 pub(crate) use serving::{attended_ms, seats_of};
+pub(crate) use waking::{fail, unblock};
 
 /// A waiter's number. Never 0, which the server would take for no private data.
 pub(crate) type WaiterId = u64;
@@ -139,6 +139,17 @@ struct State {
 }
 
 impl State {
+    fn add_waiter(&mut self, id: WaiterId, waiter: Waiter) {
+        self.waiters.insert(id, waiter);
+        stats::BLOCKED_CLIENTS.set(self.waiters.len() as u64);
+    }
+
+    fn take_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id);
+        stats::BLOCKED_CLIENTS.set(self.waiters.len() as u64);
+        waiter
+    }
+
     fn forget_moves(&mut self, database: c_int, key: &[u8]) {
         if !(self.tickets_moved.is_empty() && self.sessions_moved.is_empty()) {
             let name = (database, key.into());
@@ -316,7 +327,7 @@ fn databases_of_line(key: &[u8]) -> Vec<c_int> {
 }
 
 fn look_soon_at(ctx: Ctx<'_>, name: Name) {
-    reclaim::note_in(ctx, name.0, &name.1, ctx.now_ms());
+    deadlines::note(ctx, name.0, &name.1, ctx.now_ms());
     STATE.with_borrow_mut(|state| {
         state.tickets_moved.insert(name.clone());
         state.sessions_moved.insert(name);

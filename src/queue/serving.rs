@@ -42,7 +42,7 @@ impl PoolKey<'_> {
             connection: self.ctx.connection(),
             outcome: Outcome::Waiting,
         };
-        STATE.with_borrow_mut(|state| state.waiters.insert(id, waiter));
+        STATE.with_borrow_mut(|state| state.add_waiter(id, waiter));
     }
 
     /// Takes the client of `session` out of the line, if one is blocked there, and has it told that there is no seat for it.

@@ -9,9 +9,9 @@ use sha1_smol::Sha1;
 
 use super::{METADATA, PREFIX, SESSIONS, pool_of, same_slot};
 use crate::config::{self, ShaList};
-use crate::ffi::{Ctx, Incoming, OwnedStr, Str};
+use crate::ffi::{Ctx, Incoming, OwnedStr, Str, with_module_context};
 use crate::sha::sha_of_hex;
-use crate::{memory, reclaim, stats};
+use crate::{memory, stats};
 
 /// A command that reads one of the scripts' keys.
 pub(crate) struct Reader {
@@ -141,7 +141,7 @@ fn on_command(command: &mut Incoming<'_>) {
     let Some(name) = command.get(0) else { return };
     match name.len() {
         4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => {
-            reclaim::with_module_context(|ctx| memory::note(ctx, command));
+            with_module_context(|ctx| memory::note(ctx, command));
             script(command);
         }
         4..=9 if matches!(name[0], b'h' | b'H' | b's' | b'S') => reader(command),
@@ -168,7 +168,7 @@ fn script(command: &mut Incoming<'_>) {
     let Some(listed) = listed else { return };
     // A replica leaves scripts alone. They only read there, and one may come from a primary that replicates them as they are (6.2).
     let mut is_replica = false;
-    reclaim::with_module_context(|ctx| {
+    with_module_context(|ctx| {
         is_replica = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
     });
     if is_replica {
@@ -212,7 +212,7 @@ fn reader(command: &mut Incoming<'_>) {
         return;
     };
     let mut is_here = false;
-    reclaim::with_module_context(|ctx| {
+    with_module_context(|ctx| {
         is_here = !ctx.is_in_cluster() || {
             let (key, pool) = (OwnedStr::new(key), OwnedStr::new(pool));
             same_slot(ctx, key.get(), pool.get())

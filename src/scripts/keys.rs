@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use redis_module::raw;
 
 use super::{ScriptKeys, pool_of};
-use crate::data_sets::{DataSets, Second};
+use crate::data_sets::{DataSets, Second, is_second_loading};
 use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
 use crate::invalid_entries::InvalidEntries;
-use crate::{config, events, hints, server};
+use crate::{config, lazy_free, server, stats};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
 const STEP: Duration = Duration::from_micros(500);
@@ -64,6 +64,13 @@ struct State {
     has_timer: bool,
 }
 
+impl State {
+    /// How many pools are known to have legacy keys.
+    fn pools(&self) -> usize {
+        self.known.shown.pools.values().map(Pools::len).sum()
+    }
+}
+
 thread_local! {
     static STATE: RefCell<State> = const {
         RefCell::new(State {
@@ -93,17 +100,19 @@ pub(super) fn may_exist(database: c_int, pool: &[u8]) -> bool {
     })
 }
 
-/// How many pools are known to have such keys, and whether there may be others that the walk has not come to.
-pub(crate) fn known() -> (usize, bool) {
-    STATE.with_borrow(|state| {
-        let pools = state.known.shown.pools.values().map(Pools::len).sum();
-        (pools, state.walk.is_some())
+/// Changes what is known, and has `INFO` show it.
+fn update<T>(change: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with_borrow_mut(|state| {
+        let result = change(state);
+        stats::LEGACY_KEY_POOLS.set(state.pools() as u64);
+        stats::LEGACY_KEY_SCAN.set(state.walk.is_some().into());
+        result
     })
 }
 
 /// Notes that the keys of this pool are gone.
 pub(super) fn forget(database: c_int, pool: &[u8]) {
-    STATE.with_borrow_mut(|state| {
+    update(|state| {
         if let Some(pools) = state.known.shown.pools.get_mut(&database) {
             pools.remove(pool);
         }
@@ -111,7 +120,7 @@ pub(super) fn forget(database: c_int, pool: &[u8]) {
 }
 
 fn note(database: c_int, pool: &[u8]) {
-    STATE.with_borrow_mut(|state| {
+    update(|state| {
         let pools = state.known.shown.pools.entry(database).or_default();
         pools.insert(pool.into(), None);
     });
@@ -119,7 +128,7 @@ fn note(database: c_int, pool: &[u8]) {
 
 /// As [`note`], of the data set that is loaded and not shown yet.
 fn note_loaded(database: c_int, pool: &[u8]) {
-    STATE.with_borrow_mut(|state| {
+    update(|state| {
         if let Some(known) = &mut state.known.loaded {
             let pools = known.pools.entry(database).or_default();
             pools.insert(pool.into(), None);
@@ -129,7 +138,7 @@ fn note_loaded(database: c_int, pool: &[u8]) {
 
 /// Notes that all entries in the keys of this pool are invalid.
 pub(super) fn note_invalid(database: c_int, pool: &[u8], invalid: KnownInvalid) {
-    STATE.with_borrow_mut(|state| {
+    update(|state| {
         // Without events nobody would tell of the entries that come.
         if state.is_subscribed {
             let pools = state.known.shown.pools.entry(database).or_default();
@@ -141,7 +150,7 @@ pub(super) fn note_invalid(database: c_int, pool: &[u8], invalid: KnownInvalid) 
 /// Has the keys of this pool be looked at anew, if they are known: what was invalid there may be a
 /// session of the pool now.
 pub(crate) fn forget_invalid(database: c_int, pool: &[u8]) {
-    STATE.with_borrow_mut(|state| {
+    update(|state| {
         let pools = state.known.shown.pools.get_mut(&database);
         if let Some(known) = pools.and_then(|pools| pools.get_mut(pool)) {
             *known = None;
@@ -156,12 +165,12 @@ pub(super) fn known_invalid(database: c_int, pool: &[u8]) -> Option<KnownInvalid
 
 pub(super) fn settings_changed(ctx: Ctx<'_>) {
     let is_on = config::SCRIPT_KEYS.get();
-    let was_on = STATE.with_borrow_mut(|state| std::mem::replace(&mut state.is_on, is_on));
+    let was_on = update(|state| std::mem::replace(&mut state.is_on, is_on));
     if is_on == was_on {
         return;
     }
     if !is_on {
-        let known = STATE.with_borrow_mut(|state| {
+        let known = update(|state| {
             state.walk = None;
             let none = DataSets::new(Known::default());
             let DataSets {
@@ -184,7 +193,7 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
             | raw::REDISMODULE_NOTIFY_GENERIC
             | raw::REDISMODULE_NOTIFY_LOADED;
         match ctx.subscribe_to_events(classes as u32, Some(on_event)) {
-            Ok(()) => STATE.with_borrow_mut(|state| state.is_subscribed = true),
+            Ok(()) => update(|state| state.is_subscribed = true),
             // Without events the walk never ends, and every command looks for itself.
             Err(error) => ctx.log_warning(error),
         }
@@ -199,7 +208,7 @@ pub(crate) fn hears_of_keys() -> bool {
 }
 
 fn start_walk(ctx: Ctx<'_>) {
-    let is_armed = STATE.with_borrow_mut(|state| {
+    let is_armed = update(|state| {
         state.walk = Some((0, Walk::new()));
         std::mem::replace(&mut state.has_timer, true)
     });
@@ -213,14 +222,14 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     let ctx = unsafe { Ctx::new(ctx) };
     guard("the walk", || {
         // Taken out meanwhile, since the server calls back for each key.
-        let walk = STATE.with_borrow_mut(|state| {
+        let walk = update(|state| {
             state.has_timer = false;
             state.walk.take()
         });
         let Some((database, walk)) = walk else { return };
         let walk = step(ctx, database, walk);
         let is_over = walk.is_none() && STATE.with_borrow(|state| state.is_subscribed);
-        STATE.with_borrow_mut(|state| {
+        update(|state| {
             state.walk = if is_over {
                 None
             } else {
@@ -229,7 +238,7 @@ unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
             state.has_timer = !is_over;
         });
         if is_over {
-            let (pools, _) = known();
+            let pools = STATE.with_borrow(State::pools);
             ctx.log_notice(&format!(
                 "all keys were looked through: {pools} pools have sessions in the scripts' keys"
             ));
@@ -262,7 +271,7 @@ thread_local! {
 
 fn on_key(key: Str<'_>) {
     if let Some(pool) = pool_of(key.bytes()) {
-        STATE.with_borrow_mut(|state| {
+        update(|state| {
             let pools = state.known.shown.pools.entry(WALKED.get()).or_default();
             // Nothing has changed at a key that the walk comes by: what is known of it stays.
             pools.entry(pool.into()).or_default();
@@ -284,7 +293,7 @@ unsafe extern "C" fn on_event(
             if !STATE.with_borrow(|state| state.is_on) {
                 return;
             }
-            if events::loads_second() && event == c"loaded" {
+            if is_second_loading() && event == c"loaded" {
                 note_loaded(ctx.selected_database(), pool);
                 return;
             }
@@ -313,7 +322,7 @@ pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
     if one == other {
         return;
     }
-    let is_walking = STATE.with_borrow_mut(|state| {
+    let is_walking = update(|state| {
         let first = state.known.shown.pools.remove(&one).unwrap_or_default();
         let second = state
             .known
@@ -332,7 +341,7 @@ pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
 
 /// A database was emptied, or all of them if it is -1.
 pub(crate) fn flushed(database: c_int) {
-    drop_later(STATE.with_borrow_mut(|state| {
+    drop_later(update(|state| {
         let all = state.known.shown.pools.iter_mut();
         let meant = all.filter(|(other, _)| database == -1 || **other == database);
         meant.map(|(_, pools)| std::mem::take(pools)).collect()
@@ -341,7 +350,7 @@ pub(crate) fn flushed(database: c_int) {
 
 /// Something has happened to the second data set.
 pub(crate) fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
-    let (dropped, must_walk) = STATE.with_borrow_mut(|state| {
+    let (dropped, must_walk) = update(|state| {
         state.known.shown.is_whole = state.is_on && state.walk.is_none();
         let dropped = state.known.follow(second);
         if let (Second::Made, Some(loaded)) = (second, &mut state.known.loaded) {
@@ -373,5 +382,5 @@ impl Known {
 
 fn drop_later(pools: Vec<Pools>) {
     let count = pools.iter().map(Pools::len).sum();
-    hints::free(pools, count);
+    lazy_free::free(pools, count);
 }

@@ -13,10 +13,9 @@ pub(crate) use adopt::{
     Caller, check_types, export_to, open, open_as_known, remove_invalid, take_over,
 };
 pub(crate) use calls::{READERS, is_outdated};
-pub(crate) use keys::{databases_swapped, flushed, follow, forget_invalid, hears_of_keys, known};
+pub(crate) use keys::{databases_swapped, flushed, follow, forget_invalid, hears_of_keys};
 
-use crate::ffi::{Ctx, OwnedStr, Str};
-use crate::reclaim;
+use crate::ffi::{Ctx, OwnedStr, Str, with_module_context};
 
 const PREFIX: &[u8] = b"license:";
 const SESSIONS: &[u8] = b":active_sessions";
@@ -57,7 +56,7 @@ pub(crate) fn register() {
 
 /// Has what the settings say take effect.
 pub(crate) fn settings_changed() {
-    reclaim::with_module_context(|ctx| {
+    with_module_context(|ctx| {
         calls::settings_changed(ctx);
         keys::settings_changed(ctx);
     });

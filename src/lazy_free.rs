@@ -1,20 +1,21 @@
-//! Getting rid of hints, of which there may be very many.
+//! Freeing what there may be very much of, without holding up the event loop.
 
 use std::thread::Builder;
 
-/// Hints that may be freed in the main thread at once.
+/// How many entries may be freed in the main thread at once.
 const FREED_AT_ONCE: usize = 1000;
 
-/// Frees hints, `count` of them. Many are freed in a thread, as the server does with what FLUSHALL ASYNC leaves behind.
-pub(crate) fn free<T: Send + 'static>(hints: T, count: usize) {
+/// Frees a collection of `count` entries. Many are freed in a thread, as the server does with what
+/// FLUSHALL ASYNC leaves behind.
+pub(crate) fn free<T: Send + 'static>(entries: T, count: usize) {
     if count > FREED_AT_ONCE {
-        free_by(Builder::new(), hints);
+        free_by(Builder::new(), entries);
     }
 }
 
-fn free_by<T: Send + 'static>(thread: Builder, hints: T) {
+fn free_by<T: Send + 'static>(thread: Builder, entries: T) {
     // Where no thread can be made, what it would have owned is dropped here and now.
-    let _ = thread.spawn(move || drop(hints));
+    let _ = thread.spawn(move || drop(entries));
 }
 
 #[cfg(test)]
@@ -33,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_freed_in_a_thread_and_at_once_where_none_can_be_made() {
+    fn entries_are_freed_at_once_where_no_thread_can_be_made() {
         let (sender, freed_in) = channel();
         free_by(Builder::new(), TellsWhere(sender.clone()));
         assert_ne!(freed_in.recv(), Ok(thread::current().id()));
