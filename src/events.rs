@@ -2,7 +2,7 @@
 //! role.
 //!
 //! The module keeps some things outside the key space: the deadline registry ([`crate::deadlines`]),
-//! which legacy keys there are ([`crate::scripts`]), grants that no client has confirmed
+//! which legacy keys there are ([`crate::migration`]), grants that no client has confirmed
 //! ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are about the data set
 //! that is shown. These are the ways in which its keys come, go and come back, and what the server
 //! tells of each:
@@ -52,7 +52,7 @@ use redis_module::raw;
 use crate::data_sets::{Second, is_second_loading, set_second_loading};
 use crate::ffi::{Ctx, OwnedStr, Str, api, guard};
 use crate::pool_key::PoolKey;
-use crate::{arrivals, deadlines, grace, queue, scripts, server, stats, timer};
+use crate::{arrivals, deadlines, grace, migration, queue, server, stats, timer};
 
 thread_local! {
     /// Whether the server has told of a key in another database than 0 since the load of a second
@@ -132,7 +132,7 @@ unsafe extern "C" fn on_key_event(
             queue::look_soon(ctx, name.get().bytes());
         });
     }
-    server::puts_back_the_client(ctx, event, !scripts::hears_of_keys());
+    server::puts_back_the_client(ctx, event, !migration::hears_of_keys());
     raw::Status::Ok as c_int
 }
 
@@ -189,7 +189,7 @@ unsafe extern "C" fn on_flush(
         let database = flushed.dbnum;
         grace::on_flush(ctx, database);
         deadlines::flushed(database);
-        scripts::flushed(database);
+        migration::flushed(database);
         queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
     });
 }
@@ -212,7 +212,7 @@ unsafe extern "C" fn on_swapdb(
         grace::databases_swapped(one, other);
         deadlines::databases_swapped(one, other);
         queue::databases_swapped(one, other);
-        scripts::databases_swapped(ctx, one, other);
+        migration::databases_swapped(ctx, one, other);
         queue::look_soon_everywhere(ctx, |database| database == one || database == other);
     });
 }
@@ -280,7 +280,7 @@ unsafe extern "C" fn on_backup(
 fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
     stats::follow(second);
     deadlines::follow(second, are_databases_told);
-    scripts::follow(ctx, second, are_databases_told);
+    migration::follow(ctx, second, are_databases_told);
     if second == Second::Shown {
         // Whoever is blocked on a replica that takes writes finds other values under the names.
         queue::look_soon_everywhere(ctx, |_| true);

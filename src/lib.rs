@@ -14,18 +14,18 @@ mod error;
 mod events;
 mod ffi;
 mod grace;
-mod invalid_entries;
 mod lazy_free;
 mod memory;
+mod migration;
 mod notifications;
+mod old_servers;
 mod pool_key;
 mod pool_type;
 mod queue;
 mod replies;
-mod rights;
-mod scripts;
 mod server;
 mod sha;
+mod slot;
 mod stats;
 mod timer;
 
@@ -92,7 +92,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     ctx.set_options(options);
     seat_pool::calibrate_memory(ffi::bytes_for_one());
     POOL_TYPE.create_data_type(ctx.as_ptr())?;
-    config::init(ctx, args, scripts::settings_changed)?;
+    config::init(ctx, args, migration::settings_changed)?;
     commands::register(ctx)?;
     grace::register(ctx);
     timer::register();
@@ -102,7 +102,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
         options |= raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
         ctx.set_options(options);
     }
-    scripts::register();
+    migration::register();
     config::listen(ctx);
     stats::register(ctx);
     ctx.log_notice(&format!(

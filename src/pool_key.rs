@@ -10,7 +10,7 @@ use seat_pool::{Applied, Beat, Effect, Freed, Grant, Limit, Line, Moment, Pool};
 use crate::effects;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Mode, OwnedStr, Str, api};
-use crate::invalid_entries::InvalidEntries;
+use crate::migration::InvalidEntries;
 use crate::notifications::Events;
 use crate::pool_type::{POOL_TYPE, into_value};
 use crate::queue::{self, WaiterId};

@@ -125,23 +125,6 @@ pub(crate) fn replies_later() -> bool {
     *REPLIES_LATER
 }
 
-/// The server's version as one number, two hexadecimal digits each: Valkey's own on Valkey.
-static VERSION: LazyLock<c_int> = LazyLock::new(|| {
-    // SAFETY: the function has no conditions; it is absent in the oldest servers.
-    unsafe { raw::RedisModule_GetServerVersion.map_or(0, |version| version()) }
-});
-
-/// Whether the server, 6.2, closes a connection that has hung up only after it has seen to the blocked clients of the same turn.
-pub(crate) fn closes_late() -> bool {
-    *VERSION < 0x0007_0000
-}
-
-/// Whether the server, up to 7.0, takes a blocked client that it told of a key, and that was not served, for the one whose command
-/// runs, even when it is freed.
-pub(crate) fn mistakes_the_passed_over() -> bool {
-    *VERSION < 0x0007_0200
-}
-
 thread_local! {
     /// The database of the client whose MOVE, or COPY of a pool, is under way.
     static BEGAN_IN: Cell<Option<c_int>> = const { Cell::new(None) };

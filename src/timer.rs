@@ -13,8 +13,8 @@ use seat_pool::{Effect, Freed, Moment};
 use crate::deadlines;
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
+use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
-use crate::scripts::{self, Caller};
 use crate::{grace, queue, server, stats};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
@@ -115,7 +115,7 @@ fn expire_from(
         let is_pool = PoolKey::look(ctx, name, moment).is_ok_and(|key| key.exists());
         return (some_left || is_pool).then_some(moment.now_ms + queue::SLOT_LOOK_MS);
     }
-    let Ok(mut key) = scripts::open(ctx, name, moment, Caller::Module) else {
+    let Ok(mut key) = migration::open_for_write(ctx, name, moment, Caller::Module) else {
         // A key of another type has no leases, whatever was noted.
         let some_left = queue::fail(database, name.bytes(), || Error::WrongType);
         return some_left.then_some(moment.now_ms);

@@ -8,8 +8,8 @@ use seat_pool::{Freed, Moment};
 use crate::config;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Spec, Str};
+use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
-use crate::scripts::{self, Caller};
 
 /// The version that brought the commands of this one.
 pub(crate) const SINCE: &CStr = c"0.1.0";
@@ -68,7 +68,7 @@ impl<'a> Call<'a> {
         if holders.is_empty() {
             return Ok((key, 0));
         }
-        scripts::remove_invalid(key, &holders)?;
+        migration::remove_invalid(key, &holders)?;
         // Not an error any more, whatever is found now: these holds have ended.
         let mut key = self.open()?;
         key.tell_freed(why);
@@ -76,10 +76,11 @@ impl<'a> Call<'a> {
     }
 
     fn open(&self) -> Result<PoolKey<'a>, Error> {
-        if scripts::is_outdated(self.arg(0)?) {
+        if migration::is_outdated(self.arg(0)?) {
             return Err(Error::TryAgain);
         }
-        let mut key = scripts::open(self.ctx, self.key()?, self.moment, Caller::Client)?;
+        let mut key =
+            migration::open_for_write(self.ctx, self.key()?, self.moment, Caller::Client)?;
         key.carry(self.args);
         Ok(key)
     }

@@ -6,7 +6,7 @@ use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
-use crate::{config, effects, queue, scripts, stats};
+use crate::{config, effects, migration, queue, stats};
 
 pub(super) struct Effect;
 
@@ -46,7 +46,7 @@ impl Command for Effect {
             }
         }
         if let seat_pool::Effect::Grant(_) | seat_pool::Effect::Import(_) = change {
-            scripts::forget_invalid(key.database, key.name.bytes());
+            migration::forget_invalid(key.database, key.name.bytes());
         }
         drop(key);
         // Somebody pipes effects into a primary by hand: whoever waits there is served by the timer.

@@ -5,8 +5,8 @@ use redis_module::raw;
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::migration;
 use crate::pool_key::PoolKey;
-use crate::scripts;
 
 pub(super) struct Info;
 
@@ -25,7 +25,7 @@ impl Command for Info {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let ctx = call.ctx;
-        let key = scripts::open_as_known(ctx, call.key()?, call.moment, PoolKey::read)?;
+        let key = migration::open_as_known(ctx, call.key()?, call.moment, PoolKey::read)?;
         let pool = key.pool();
         if pool.is_empty() {
             ctx.reply_null();

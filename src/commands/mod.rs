@@ -5,14 +5,12 @@
 //! stays done.
 
 mod acquire;
-mod call;
+pub(crate) mod call;
 mod cleanup;
 mod count;
 mod effect;
-mod export;
 mod get;
 mod heartbeat;
-mod import;
 mod info;
 #[cfg(feature = "bench")]
 mod noop;
@@ -24,7 +22,6 @@ mod resize;
 mod revoke;
 mod scan;
 mod sessions;
-mod view;
 
 use std::ffi::c_int;
 
@@ -33,7 +30,7 @@ use redis_module::raw;
 use self::call::{Call, Command};
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, guard};
-use crate::grace;
+use crate::{grace, migration};
 
 /// Registers all commands, under an ACL category of their own where the server has such.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
@@ -57,16 +54,16 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<resize::Resize>(ctx, category)?;
     register_one::<queue::Queue>(ctx, category)?;
     register_one::<queue::Position>(ctx, category)?;
-    register_one::<import::Import>(ctx, category)?;
-    register_one::<export::Export>(ctx, category)?;
-    register_one::<view::View<0>>(ctx, category)?;
-    register_one::<view::View<1>>(ctx, category)?;
-    register_one::<view::View<2>>(ctx, category)?;
-    register_one::<view::View<3>>(ctx, category)?;
-    register_one::<view::View<4>>(ctx, category)?;
-    register_one::<view::View<5>>(ctx, category)?;
-    register_one::<view::View<6>>(ctx, category)?;
-    register_one::<view::View<7>>(ctx, category)?;
+    register_one::<migration::Import>(ctx, category)?;
+    register_one::<migration::Export>(ctx, category)?;
+    register_one::<migration::View<0>>(ctx, category)?;
+    register_one::<migration::View<1>>(ctx, category)?;
+    register_one::<migration::View<2>>(ctx, category)?;
+    register_one::<migration::View<3>>(ctx, category)?;
+    register_one::<migration::View<4>>(ctx, category)?;
+    register_one::<migration::View<5>>(ctx, category)?;
+    register_one::<migration::View<6>>(ctx, category)?;
+    register_one::<migration::View<7>>(ctx, category)?;
     #[cfg(feature = "bench")]
     register_one::<noop::Noop>(ctx, category)?;
     register_one::<effect::Effect>(ctx, category)

@@ -7,7 +7,7 @@ use std::slice;
 
 use redis_module::raw;
 
-use super::{Ctx, Io, OwnedStr, Str, api};
+use super::{Ctx, Io, Str, api};
 use crate::error::Error;
 
 /// What `errno` is when a call is to run as the context's user and there is none: ENOTSUP.
@@ -113,18 +113,6 @@ impl Ctx<'_> {
             return Err(Error::NoCommand(command));
         }
         Ok(())
-    }
-
-    /// Whether a connection is only waiting to be closed. 6.2 closes one that has hung up after it has seen to blocked clients.
-    pub(crate) fn is_closing(self, connection: u64) -> bool {
-        let number = connection.to_string();
-        let words = [&b"LIST"[..], b"ID", number.as_bytes()].map(OwnedStr::new);
-        let Some(reply) = self.call(c"CLIENT", &words.each_ref().map(OwnedStr::get)) else {
-            return false;
-        };
-        let mut fields = reply.text().split(|&byte| byte == b' ');
-        let flags = fields.find_map(|field| field.strip_prefix(b"flags="));
-        flags.is_some_and(|flags| flags.contains(&b'A'))
     }
 
     /// Sends a command to the AOF and the replicas.

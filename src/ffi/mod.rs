@@ -464,6 +464,13 @@ impl<'a> Args<'a> {
     }
 }
 
+/// The server's version as one number, two hexadecimal digits each, 0 where it does not tell:
+/// Valkey's own on Valkey.
+pub(crate) fn server_version() -> c_int {
+    // SAFETY: the function has no conditions; it is absent in the oldest servers.
+    unsafe { raw::RedisModule_GetServerVersion.map_or(0, |version| version()) }
+}
+
 /// What the server's allocator really sets aside for one byte.
 pub(crate) fn bytes_for_one() -> usize {
     // SAFETY: the allocation is measured and freed, and nothing else knows it.

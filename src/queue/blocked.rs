@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::beside::name_beside;
 use super::departed::has_departed;
 use super::waking::unblock;
 use super::{
@@ -13,9 +12,9 @@ use super::{
 };
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str, guard};
+use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
-use crate::scripts::{self, Caller};
-use crate::{deadlines, grace, replies, server, stats};
+use crate::{deadlines, grace, old_servers, replies, server, stats};
 
 /// Blocks the client of this call until it is woken, for at most `timeout_ms`; 0 is for ever. It
 /// must then join the queue of `key`, which is open. `None` if the server does not let this client
@@ -25,9 +24,8 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Block
         state.last_id += 1;
         state.last_id
     });
-    let beside = server::mistakes_the_passed_over()
-        .then(|| OwnedStr::new(&name_beside(key.bytes(), ctx.is_in_cluster())));
-    let name = beside.as_ref().map_or(key, OwnedStr::get);
+    let other = old_servers::name_to_block_on(ctx, key.bytes());
+    let name = other.as_ref().map_or(key, OwnedStr::get);
     let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id)?;
     Some(Blocked { id, client })
 }
@@ -103,7 +101,9 @@ fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
     if !ctx.may_serve(key.get()) {
         return;
     }
-    if let Ok(mut key) = scripts::open(ctx, key.get(), grace::moment(ctx), Caller::Module) {
+    if let Ok(mut key) =
+        migration::open_for_write(ctx, key.get(), grace::moment(ctx), Caller::Module)
+    {
         body(&mut key);
     }
 }
@@ -169,7 +169,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 return ctx.reply_error(&Error::TryAgain.to_string());
             }
             let moment = grace::moment(ctx);
-            let mut key = match scripts::open_as_known(ctx, key.get(), moment, PoolKey::look) {
+            let mut key = match migration::open_as_known(ctx, key.get(), moment, PoolKey::look) {
                 Ok(key) => key,
                 Err(error) => {
                     // Another type has come to the name, and nobody will be served there.
@@ -258,7 +258,7 @@ unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
 
 /// Whether the client of a waiter that the server is done with is gone, so that it has not read what it was told.
 fn is_gone(ctx: Ctx<'_>, waiter: &Waiter) -> bool {
-    ctx.client_is_gone() || (server::closes_late() && ctx.is_closing(waiter.connection))
+    ctx.client_is_gone() || old_servers::is_closing(ctx, waiter.connection)
 }
 
 /// Takes a waiter out of its line, unless a newer one has taken its place over.

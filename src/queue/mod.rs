@@ -9,9 +9,8 @@
 //!
 //! This file holds what is known of the waiters and of the names they wait at; [`serving`] is what is done with an open key, and
 //! [`blocked`] what the server calls back for; [`departed`] tells a pool that moved away from one
-//! that was deleted; [`beside`] makes the names at which some servers know the clients.
+//! that was deleted; [`waking`] tells the clients what became of them.
 
-mod beside;
 mod blocked;
 mod departed;
 mod serving;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use redis_module::raw;
 use seat_pool::{Import, Moment};
 
-use super::keys::KnownInvalid;
-use super::rows::{BATCH, Rows, write};
-use super::{ScriptKeys, keys, same_slot};
+use super::entries::{BATCH, Entries, write};
+use super::invalid_entries::InvalidEntries;
+use super::legacy_keys::{self, KnownInvalid};
+use super::names::LegacyKeys;
+use super::rights;
 use crate::error::Error;
 use crate::ffi::{Ctx, Kind, OwnedStr, Str};
-use crate::invalid_entries::InvalidEntries;
 use crate::pool_key::PoolKey;
-use crate::{queue, rights, stats};
+use crate::{queue, slot, stats};
 
 /// For whom a pool is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,13 +47,13 @@ const LOOKS: usize = 3;
 /// be known or adopted, grants are suspended.
 ///
 /// Those who wait for sessions that have come to hold seats are told so before anything else happens.
-pub(crate) fn open<'a>(
+pub(crate) fn open_for_write<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
     moment: Moment,
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
-    let is_worth_a_look = keys::may_exist(ctx.selected_database(), name.bytes())
+    let is_worth_a_look = legacy_keys::may_exist(ctx.selected_database(), name.bytes())
         && !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
     let mut key = if is_worth_a_look {
         adopt(ctx, name, moment, caller)?
@@ -72,14 +73,14 @@ pub(crate) fn open_as_known<'a>(
     open: impl Fn(Ctx<'a>, Str<'a>, Moment) -> Result<PoolKey<'a>, Error>,
 ) -> Result<PoolKey<'a>, Error> {
     let mut key = open(ctx, name, moment)?;
-    let known = keys::known_invalid(key.database, name.bytes());
+    let known = legacy_keys::known_invalid(key.database, name.bytes());
     let Some(known) = known.filter(|_| !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)) else {
         return Ok(key);
     };
     let value = key.value();
     // As in `adopt`.
     drop(key);
-    let kinds = ctx.kinds_of(ScriptKeys::of(name.bytes()).both());
+    let kinds = ctx.kinds_of(LegacyKeys::of(name.bytes()).both());
     key = open(ctx, name, moment)?;
     if known.is_of(kinds, value) {
         key.count_invalid(known.invalid);
@@ -92,7 +93,7 @@ enum Found<'a> {
     /// Nothing, or nothing that is in reach.
     Nothing,
     /// These entries, of which it is not known yet which are invalid.
-    Rows(Rows<'a>),
+    Entries(Entries<'a>),
     /// Invalid entries alone, which were read before.
     Invalid(Arc<InvalidEntries>),
     /// What cannot be known, or is not the caller's to adopt.
@@ -108,17 +109,17 @@ fn adopt<'a>(
     caller: Caller,
 ) -> Result<PoolKey<'a>, Error> {
     let database = ctx.selected_database();
-    let names = ScriptKeys::of(name.bytes());
+    let names = LegacyKeys::of(name.bytes());
     for _ in 0..LOOKS {
         let value = PoolKey::look(ctx, name, moment)?.value();
         // To look at other keys may end their time to live, and whoever listens to that may open
         // the pool: so it is not open meanwhile.
         let found = find(ctx, name, value, &names, caller);
         let mut key = caller.open(ctx, name, moment)?;
-        let rows = match found {
-            Found::Rows(rows) => rows,
+        let entries = match found {
+            Found::Entries(entries) => entries,
             Found::Nothing => {
-                keys::forget(database, name.bytes());
+                legacy_keys::forget(database, name.bytes());
                 return Ok(key);
             }
             Found::Invalid(invalid) => {
@@ -130,14 +131,14 @@ fn adopt<'a>(
                 return Ok(key);
             }
         };
-        let (imports, invalid) = rows.check(&key);
+        let (imports, invalid) = entries.check(&key);
         if invalid.len() == 0 {
-            rows.unlink(&mut key);
+            entries.unlink(&mut key);
             import(&mut key, &imports);
-            keys::forget(database, name.bytes());
+            legacy_keys::forget(database, name.bytes());
             return Ok(key);
         }
-        let others = rows.all_but(&invalid);
+        let others = entries.all_but(&invalid);
         if let Err(why) = others.can_be_removed(ctx) {
             key.suspend_grants(why);
             return Ok(key);
@@ -150,17 +151,17 @@ fn adopt<'a>(
         }
         if others.are_none() {
             let known = KnownInvalid {
-                kinds: rows.kinds,
+                kinds: entries.kinds,
                 value: key.value(),
                 invalid,
             };
-            keys::note_invalid(database, name.bytes(), known);
+            legacy_keys::note_invalid(database, name.bytes(), known);
             return Ok(key);
         }
         // Whoever listens to what follows may open it, or add entries that are to be counted as
         // well.
         drop(key);
-        others.remove(&rows);
+        others.remove(&entries);
     }
     let mut key = caller.open(ctx, name, moment)?;
     key.suspend_grants(Error::TryAgain);
@@ -173,25 +174,25 @@ fn find<'a>(
     ctx: Ctx<'a>,
     name: Str<'_>,
     value: usize,
-    names: &'a ScriptKeys,
+    names: &'a LegacyKeys,
     caller: Caller,
 ) -> Found<'a> {
     let [sessions, _] = names.both();
     let kinds = ctx.kinds_of(names.both());
     let is_there = kinds[0] == Kind::Set || kinds[1] == Kind::Hash;
-    if !is_there || !same_slot(ctx, name, sessions) {
+    if !is_there || !slot::is_shared(ctx, name.bytes(), sessions.bytes()) {
         return Found::Nothing;
     }
     if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
         let whose = "the scripts' keys, whose sessions come first";
         return Found::Unknown(Error::NotAllowed(whose));
     }
-    let known = keys::known_invalid(ctx.selected_database(), name.bytes());
+    let known = legacy_keys::known_invalid(ctx.selected_database(), name.bytes());
     if let Some(known) = known.filter(|known| known.is_of(kinds, value)) {
         return Found::Invalid(known.invalid);
     }
-    match Rows::read(ctx, names.both(), kinds) {
-        Ok(rows) => Found::Rows(rows),
+    match Entries::read(ctx, names.both(), kinds) {
+        Ok(entries) => Found::Entries(entries),
         Err(why) => Found::Unknown(why),
     }
 }
@@ -203,7 +204,7 @@ pub(crate) fn remove_invalid(key: PoolKey<'_>, sessions: &BTreeSet<&[u8]>) -> Re
     let ctx = key.ctx;
     ctx.needs(c"SREM")?;
     ctx.needs(c"HDEL")?;
-    let names = ScriptKeys::of(key.name.bytes());
+    let names = LegacyKeys::of(key.name.bytes());
     drop(key);
     let sessions: Vec<OwnedStr> = sessions.iter().copied().map(OwnedStr::new).collect();
     let ways = [(c"SREM", Kind::Set), (c"HDEL", Kind::Hash)];
@@ -219,7 +220,7 @@ pub(crate) fn remove_invalid(key: PoolKey<'_>, sessions: &BTreeSet<&[u8]>) -> Re
 }
 
 /// Refuses a key that holds another type than the scripts keep there; it may be missing.
-pub(crate) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) -> Result<(), Error> {
+pub(super) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) -> Result<(), Error> {
     for (key, kind) in [(sessions, Kind::Set), (metadata, Kind::Hash)] {
         if ![Kind::Nothing, kind].contains(&ctx.kind_of(key)) {
             return Err(Error::WrongType);
@@ -230,19 +231,19 @@ pub(crate) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) ->
 
 /// Takes over the sessions of a SET and the metadata of a HASH, deletes both, and returns how many sessions that were. A key that
 /// is not of its type is left alone. All or nothing: an error has changed nothing. O(n).
-pub(crate) fn take_over(
+pub(super) fn take_over(
     key: &mut PoolKey<'_>,
     sessions: Str<'_>,
     metadata: Str<'_>,
 ) -> Result<usize, Error> {
     let names = [sessions, metadata];
-    let rows = Rows::read(key.ctx, names, key.ctx.kinds_of(names))?;
-    let (imports, invalid) = rows.check(key);
+    let entries = Entries::read(key.ctx, names, key.ctx.kinds_of(names))?;
+    let (imports, invalid) = entries.check(key);
     if let Some(why) = invalid.first_error() {
         return Err(why);
     }
-    rows.unlink(key);
-    keys::forget_invalid(key.database, key.name.bytes());
+    entries.unlink(key);
+    legacy_keys::forget_invalid(key.database, key.name.bytes());
     Ok(import(key, &imports))
 }
 
@@ -275,7 +276,7 @@ fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
 
 /// Writes the live sessions of a pool into a SET and a HASH, as the scripts would have them, removes the pool, and returns how many
 /// sessions that were. What is in the two already stays, unless it is of the same session. All or nothing. O(n).
-pub(crate) fn export_to(
+pub(super) fn export_to(
     key: PoolKey<'_>,
     sessions: Str<'_>,
     metadata: Str<'_>,

@@ -7,11 +7,11 @@ use std::ffi::{CStr, c_int};
 use redis_module::raw;
 use sha1_smol::Sha1;
 
-use super::{METADATA, PREFIX, SESSIONS, pool_of, same_slot};
+use super::names::{METADATA, PREFIX, SESSIONS, pool_of};
 use crate::config::{self, ShaList};
 use crate::ffi::{Ctx, Incoming, OwnedStr, Str, with_module_context};
 use crate::sha::sha_of_hex;
-use crate::{memory, stats};
+use crate::{memory, slot, stats};
 
 /// A command that reads one of the scripts' keys.
 pub(crate) struct Reader {
@@ -212,12 +212,7 @@ fn reader(command: &mut Incoming<'_>) {
         return;
     };
     let mut is_here = false;
-    with_module_context(|ctx| {
-        is_here = !ctx.is_in_cluster() || {
-            let (key, pool) = (OwnedStr::new(key), OwnedStr::new(pool));
-            same_slot(ctx, key.get(), pool.get())
-        };
-    });
+    with_module_context(|ctx| is_here = slot::is_shared(ctx, key, pool));
     if is_here {
         NAMES.with_borrow(|names| {
             if let Some(names) = names {

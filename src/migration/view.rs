@@ -9,15 +9,17 @@ use std::ffi::CStr;
 use redis_module::raw;
 use seat_pool::{Moment, Pool};
 
-use super::call::{Call, Command, SINCE};
+use super::filter::READERS;
+use super::names::pool_of;
+use super::rights;
+use crate::commands::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Kind, OwnedStr, Reply, Spec, Str};
 use crate::pool_key::PoolKey;
-use crate::scripts::READERS;
-use crate::{replies, rights, scripts, stats};
+use crate::{replies, stats};
 
 /// The reader of this number in [`READERS`].
-pub(super) struct View<const READER: usize>;
+pub(crate) struct View<const READER: usize>;
 
 impl<const READER: usize> Command for View<READER> {
     const SPEC: Spec = Spec {
@@ -42,7 +44,7 @@ impl<const READER: usize> Command for View<READER> {
         let native = READERS[READER].native;
         stats::SCRIPT_READS.add();
 
-        if let Some(pool_name) = scripts::pool_of(name.bytes()) {
+        if let Some(pool_name) = pool_of(name.bytes()) {
             let pool_name = OwnedStr::new(pool_name);
             // Where no pool is, the keys are read in its place, and only they are hit or missed.
             let is_pool = PoolKey::look(ctx, pool_name.get(), moment).is_ok_and(|key| key.exists());

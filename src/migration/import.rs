@@ -2,13 +2,13 @@
 
 use redis_module::raw;
 
-use super::call::{Call, Command, SINCE};
+use super::adoption::{check_types, open_as_known, take_over};
+use crate::commands::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::pool_key::PoolKey;
-use crate::scripts;
 
-pub(super) struct Import;
+pub(crate) struct Import;
 
 /// What IMPORT does with the two keys that it reads and deletes.
 const TAKEN: u32 =
@@ -39,9 +39,9 @@ impl Command for Import {
         let (sessions, metadata) = (call.arg(2)?, call.arg(3)?);
 
         // What the settings would take over by themselves is left for the next command: this one grants nothing.
-        let mut key = scripts::open_as_known(ctx, call.key()?, call.moment, PoolKey::write)?;
-        scripts::check_types(ctx, sessions, metadata)?;
-        let imported = scripts::take_over(&mut key, sessions, metadata)?;
+        let mut key = open_as_known(ctx, call.key()?, call.moment, PoolKey::write)?;
+        check_types(ctx, sessions, metadata)?;
+        let imported = take_over(&mut key, sessions, metadata)?;
         ctx.reply_integer(imported as i64);
         Ok(())
     }

@@ -1,20 +1,20 @@
-//! The scripts' keys of one pool: reading and removing their rows, and writing such rows.
+//! The legacy keys of one pool: reading and removing their entries, and writing such entries.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
 
 use seat_pool::Import;
 
+use super::invalid_entries::InvalidEntries;
 use crate::error::Error;
 use crate::ffi::{Ctx, Kind, OwnedStr, Reply, Str};
-use crate::invalid_entries::InvalidEntries;
 use crate::pool_key::PoolKey;
 
 /// Sessions and fields that one command carries.
 pub(super) const BATCH: usize = 500;
 
 /// What the scripts keep of one pool: the members of a SET, and the fields of a HASH.
-pub(super) struct Rows<'a> {
+pub(super) struct Entries<'a> {
     ctx: Ctx<'a>,
     sessions: Str<'a>,
     metadata: Str<'a>,
@@ -31,13 +31,13 @@ pub(super) struct Others {
     fields: Vec<OwnedStr>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Entries<'a> {
     /// Reads the two keys, at which `kinds` were found.
     pub(super) fn read(
         ctx: Ctx<'a>,
         [sessions, metadata]: [Str<'a>; 2],
         kinds: [Kind; 2],
-    ) -> Result<Rows<'a>, Error> {
+    ) -> Result<Entries<'a>, Error> {
         for command in [c"SMEMBERS", c"HGETALL", c"UNLINK"] {
             ctx.needs(command)?;
         }
@@ -50,7 +50,7 @@ impl<'a> Rows<'a> {
             let reply = reply.filter(|reply| reply.strings().is_some());
             reply.ok_or(Error::TryAgain).map(Some)
         };
-        Ok(Rows {
+        Ok(Entries {
             ctx,
             sessions,
             metadata,
@@ -117,13 +117,13 @@ impl Others {
         ctx.needs(c"HDEL")
     }
 
-    /// Removes them from the keys of `rows`. No pool may be open.
-    pub(super) fn remove(&self, rows: &Rows<'_>) {
+    /// Removes them from the keys of `entries`. No pool may be open.
+    pub(super) fn remove(&self, entries: &Entries<'_>) {
         for batch in self.members.chunks(BATCH) {
-            write(rows.ctx, c"SREM", rows.sessions, batch);
+            write(entries.ctx, c"SREM", entries.sessions, batch);
         }
         for batch in self.fields.chunks(BATCH) {
-            write(rows.ctx, c"HDEL", rows.metadata, batch);
+            write(entries.ctx, c"HDEL", entries.metadata, batch);
         }
     }
 }

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use redis_module::raw;
 
-use super::{ScriptKeys, pool_of};
+use super::invalid_entries::InvalidEntries;
+use super::names::{LegacyKeys, pool_of};
 use crate::data_sets::{DataSets, Second, is_second_loading};
 use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
-use crate::invalid_entries::InvalidEntries;
 use crate::{config, lazy_free, server, stats};
 
 /// How long one step of the walk may take, and how long the event loop has for others until the next.
@@ -202,7 +202,7 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
 }
 
 /// Whether this file has a callback of its own for the events of all keys. It is called after that
-/// of `reclaim`.
+/// of [`crate::events`].
 pub(crate) fn hears_of_keys() -> bool {
     STATE.with_borrow(|state| state.is_subscribed)
 }
@@ -305,7 +305,7 @@ unsafe extern "C" fn on_event(
                 // Without a value it is not certain which database the event is about, so where it
                 // is forgotten is where it is looked for.
                 ctx.select_database(database);
-                if ctx.kinds_of(ScriptKeys::of(pool).both()) == [Kind::Nothing; 2] {
+                if ctx.kinds_of(LegacyKeys::of(pool).both()) == [Kind::Nothing; 2] {
                     forget(database, pool);
                 }
             } else {

@@ -2,13 +2,14 @@
 
 use redis_module::raw;
 
-use super::call::{Call, Command, SINCE};
+use super::adoption::export_to;
+use crate::commands::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::memory;
 use crate::pool_key::PoolKey;
-use crate::{memory, scripts};
 
-pub(super) struct Export;
+pub(crate) struct Export;
 
 /// What EXPORT does with the two keys that it writes to.
 const FILLED: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT;
@@ -49,7 +50,7 @@ impl Command for Export {
             if memory::refuses_growth(ctx) {
                 return Err(Error::OutOfMemory);
             }
-            scripts::export_to(key, sessions, metadata)?
+            export_to(key, sessions, metadata)?
         } else {
             0
         };
