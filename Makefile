@@ -33,7 +33,7 @@ bench: build ## the benchmarks, docs/benchmarks.md anew, and an error if a budge
 sha: ## print the SHA1 of a script (FILE=...), for the lists of redis.conf
 	@scripts/sha $(FILE)
 
-lint: setup ## formatting, clippy, docs, scripts, Dockerfile, compose.yaml
+lint: setup ## formatting, clippy, docs, circles, scripts, Dockerfile, compose.yaml
 	@scripts/lint
 
 build: setup ## the module alone, into target/release

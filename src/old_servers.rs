@@ -1,4 +1,9 @@
 //! What only old servers need, up to 7.0. All of it can go when they do.
+//!
+//! Three things more go with 6.2, which are parts of others: the data set that is set aside
+//! ([`crate::data_sets`]), the deadline of a pool that goes from an unknown database
+//! ([`crate::deadlines`]), and the verdict on memory of the moment in which a script began
+//! ([`crate::memory`]).
 
 use std::ffi::c_int;
 use std::sync::LazyLock;
@@ -11,20 +16,20 @@ use crate::slot::{hashed_part, slot, slot_of_part};
 /// The server's version as one number, two hexadecimal digits each: Valkey's own on Valkey.
 static VERSION: LazyLock<c_int> = LazyLock::new(server_version);
 
-/// The name at which clients that wait for `key` are to be blocked, where that is not the key
-/// itself: up to 7.0. There the server takes a blocked client that it told of a key, and that was
-/// not served, for the one whose command runs, even when it is freed.
-pub(crate) fn name_to_block_on(ctx: Ctx<'_>, key: &[u8]) -> Option<OwnedStr> {
+/// The shadow key at which clients that wait for `key` are to be blocked, on servers where that
+/// cannot be the key itself: up to 7.0. There the server takes a blocked client that it told of a
+/// key, and that was not served, for the one whose command runs, even when it is freed.
+pub(crate) fn shadow_key(ctx: Ctx<'_>, key: &[u8]) -> Option<OwnedStr> {
     let is_needed = *VERSION < 0x0007_0200;
-    is_needed.then(|| OwnedStr::new(&name_beside(key, ctx.is_in_cluster())))
+    is_needed.then(|| OwnedStr::new(&shadow_name(key, ctx.is_in_cluster())))
 }
 
-/// What no key of anybody's ends with.
+/// How the names of shadow keys end, and no other key's.
 const SUFFIX: &[u8] = b"\0seat-queue";
 
 /// A name that nobody uses. In a cluster it is in the slot of `key`, so that those who are blocked
 /// there are redirected as if they were blocked at `key`.
-fn name_beside(key: &[u8], in_cluster: bool) -> Vec<u8> {
+fn shadow_name(key: &[u8], in_cluster: bool) -> Vec<u8> {
     if !in_cluster {
         return [key, SUFFIX].concat();
     }
@@ -81,7 +86,8 @@ fn everybody_may(ctx: Ctx<'_>, keys: &[Str<'_>]) -> bool {
     })
 }
 
-/// Whether the key patterns of a user allow these keys, on 6.2, which knows no rights to read or to write alone.
+/// Whether the key patterns of a user allow these keys, on 6.2, which knows no rights to read or to
+/// write alone.
 fn patterns_allow(ctx: Ctx<'_>, user: Str<'_>, keys: &[Str<'_>]) -> bool {
     let getuser = OwnedStr::new(b"GETUSER");
     let Some(described) = ctx.call(c"ACL", &[getuser.get(), user]) else {
@@ -95,8 +101,9 @@ fn patterns_allow(ctx: Ctx<'_>, user: Str<'_>, keys: &[Str<'_>]) -> bool {
     })
 }
 
-/// Whether a key pattern is the key, or a beginning of it and a star. Other patterns are taken to allow nothing: the server does not
-/// match for a module, and to match a little differently would be to let somebody in.
+/// Whether a key pattern is the key, or a beginning of it and a star. Other patterns are taken to
+/// allow nothing: the server does not match for a module, and to match a little differently would be
+/// to let somebody in.
 fn is_allowed_by(pattern: &[u8], key: &[u8]) -> bool {
     let is_plain = |text: &[u8]| !text.iter().any(|byte| b"*?[]\\^".contains(byte));
     match pattern {
@@ -109,7 +116,7 @@ fn is_allowed_by(pattern: &[u8], key: &[u8]) -> bool {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{is_allowed_by, name_beside, tag_for};
+    use super::{is_allowed_by, shadow_name, tag_for};
     use crate::slot::{slot, slot_of_part, tests::KEYS};
 
     #[test]
@@ -125,16 +132,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_beside_a_key_is_another_one_and_in_a_cluster_in_the_same_slot() {
+    fn a_shadow_key_is_another_one_in_the_same_slot() {
         for (key, told) in KEYS {
             assert_eq!(
-                slot(&name_beside(key, true)),
+                slot(&shadow_name(key, true)),
                 told,
                 "{}",
                 key.escape_ascii()
             );
             for in_cluster in [false, true] {
-                assert_ne!(name_beside(key, in_cluster), key);
+                assert_ne!(shadow_name(key, in_cluster), key);
             }
         }
     }

@@ -24,8 +24,8 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Block
         state.last_id += 1;
         state.last_id
     });
-    let other = old_servers::name_to_block_on(ctx, key.bytes());
-    let name = other.as_ref().map_or(key, OwnedStr::get);
+    let shadow_key = old_servers::shadow_key(ctx, key.bytes());
+    let name = shadow_key.as_ref().map_or(key, OwnedStr::get);
     let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id)?;
     Some(Blocked { id, client })
 }
