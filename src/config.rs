@@ -8,7 +8,7 @@ use std::sync::{OnceLock, RwLock};
 use redis_module::raw;
 use seat_pool::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-use crate::ffi::{Args, Ctx, OwnedStr, Str, api, guard};
+use crate::ffi::{Args, Ctx, OwnedStr, ServerEvent, Str, guard};
 use crate::sha::{Sha, sha_of_hex};
 
 /// The longest metadata that a caller may send, in bytes.
@@ -397,31 +397,14 @@ unsafe extern "C" fn set_list(
     }
 }
 
-/// Hears of each `CONFIG SET`, of the server's own settings too, once all that it sets is set.
+/// Hears of each `CONFIG SET`, of the server's own settings too. A server before 7.0 does not tell.
 pub(crate) fn listen(ctx: Ctx<'_>) {
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_CONFIG,
-        dataver: 1,
-    };
-    // SAFETY: the context is valid, and the callback has the right type. A server before 7.0
-    // refuses: it has no such event.
-    unsafe {
-        api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, Some(on_change));
-    }
+    ctx.subscribe_to_server_events(raw::REDISMODULE_EVENT_CONFIG, on_change);
 }
 
-unsafe extern "C" fn on_change(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    _: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("a change of settings", || {
-        changed();
-        warn_of_missing_lists(ctx);
-    });
+fn on_change(ctx: Ctx<'_>, _: ServerEvent) {
+    changed();
+    warn_of_missing_lists(ctx);
 }
 
 /// Warns if some of the lists of scripts were set and others are empty, so that none takes effect.

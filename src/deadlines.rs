@@ -18,7 +18,7 @@ use redis_module::raw;
 use seat_pool::Schedule;
 
 use crate::data_sets::{DataSets, Second};
-use crate::ffi::{Ctx, TimerCallback, TimerId};
+use crate::ffi::{Ctx, TimerId};
 use crate::lazy_free;
 
 /// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
@@ -36,7 +36,7 @@ struct Registry {
     deadlines: DataSets<Deadlines>,
     timer: Option<Timer>,
     /// What the timer runs; absent until the module is loaded.
-    on_timer: Option<TimerCallback>,
+    on_timer: Option<fn(Ctx<'_>)>,
     /// The name that the timer looks at, whose deadline it has taken out.
     looked_at: Option<(c_int, Box<[u8]>)>,
     /// The database of the last deadline that came up.
@@ -113,7 +113,7 @@ impl Registry {
 }
 
 /// Has `on_timer` run whenever a deadline has come up, or when [`run_soon`] asks for it.
-pub(crate) fn register(on_timer: TimerCallback) {
+pub(crate) fn register(on_timer: fn(Ctx<'_>)) {
     REGISTRY.with_borrow_mut(|registry| registry.on_timer = Some(on_timer));
 }
 

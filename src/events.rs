@@ -45,12 +45,12 @@
 //! (`replica-read-only no`) keeps what it has to write until then.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CStr;
 
 use redis_module::raw;
 
 use crate::data_sets::{Second, is_second_loading, set_second_loading};
-use crate::ffi::{Ctx, OwnedStr, Str, api, guard};
+use crate::ffi::{Ctx, OwnedStr, ServerEvent, Str, guard};
 use crate::pool_key::PoolKey;
 use crate::{arrivals, deadlines, grace, migration, queue, server, stats, timer};
 
@@ -64,36 +64,18 @@ thread_local! {
 /// set that is loaded while another is shown (7.0 and later).
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
-    ctx.subscribe_to_events(classes as u32, Some(on_key_event))?;
-    let needed: [(u64, raw::RedisModuleEventCallback); 5] = [
-        (raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush)),
-        (
-            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-            Some(on_role_change),
-        ),
-        (raw::REDISMODULE_EVENT_SWAPDB, Some(on_swapdb)),
-        (raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron)),
-        (raw::REDISMODULE_EVENT_LOADING, Some(on_loading)),
+    ctx.subscribe_to_key_events(classes as u32, on_key_event)?;
+    let subscribe = |class| ctx.subscribe_to_server_events(class, on_server_event);
+    let tells_of_loads = subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
+    let needed = [
+        raw::REDISMODULE_EVENT_FLUSHDB,
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+        raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_CRON_LOOP,
+        raw::REDISMODULE_EVENT_LOADING,
     ];
-    let subscribe = |event, callback| {
-        let event = raw::RedisModuleEvent {
-            id: event,
-            dataver: 1,
-        };
-        // SAFETY: the context is valid, and the callback has the right type.
-        let status =
-            unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event, callback) };
-        status == raw::Status::Ok as c_int
-    };
-    let loads = raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD;
-    let tells_of_loads = subscribe(loads, Some(on_second_load));
-    let backups = raw::REDISMODULE_EVENT_REPL_BACKUP;
-    let tells = tells_of_loads || subscribe(backups, Some(on_backup));
-    if tells
-        && needed
-            .into_iter()
-            .all(|(event, callback)| subscribe(event, callback))
-    {
+    let tells = tells_of_loads || subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
+    if tells && needed.into_iter().all(subscribe) {
         Ok(tells_of_loads)
     } else {
         Err("cannot subscribe to server events".into())
@@ -101,14 +83,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
 }
 
 /// A pool has come to be under a name by other means than a grant.
-unsafe extern "C" fn on_key_event(
-    ctx: *mut raw::RedisModuleCtx,
-    _class: c_int,
-    event: *const c_char,
-    key: *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: the server passes the context, the event's name and the key of this call.
-    let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
+fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     if is_second_loading() && event == c"loaded" {
         if ctx.selected_database() != 0 {
             TELLS_DATABASES.set(true);
@@ -133,146 +108,57 @@ unsafe extern "C" fn on_key_event(
         });
     }
     server::puts_back_the_client(ctx, event, !migration::hears_of_keys());
-    raw::Status::Ok as c_int
 }
 
-unsafe extern "C" fn on_cron(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    cron: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call, and this event comes with this structure.
-    let (ctx, cron) = unsafe { (Ctx::new(ctx), &*cron.cast::<raw::RedisModuleCronLoopInfo>()) };
-    guard("cron", || {
-        grace::on_cron(ctx, cron.hz, || {
-            queue::look_soon_everywhere(ctx, |_| true);
-        });
-        timer::on_cron(ctx);
-    });
-}
-
-unsafe extern "C" fn on_role_change(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    role: u64,
-    _: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-        guard("a promotion", || {
+fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
+    match event {
+        ServerEvent::Promoted => {
             grace::on_promotion(ctx);
             queue::look_soon_everywhere(ctx, |_| true);
             timer::start(ctx);
-        });
-    } else {
-        guard("a demotion", || {
+        }
+        ServerEvent::Demoted => {
             grace::on_demotion();
             queue::forget_what_to_write();
-        });
-    }
-}
-
-unsafe extern "C" fn on_flush(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    phase: u64,
-    flushed: *mut c_void,
-) {
-    if phase != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-        return;
-    }
-    // SAFETY: the server passes the context of this call, and this event comes with this structure.
-    let (ctx, flushed) = unsafe { (Ctx::new(ctx), &*flushed.cast::<raw::RedisModuleFlushInfo>()) };
-    guard("a flush", || {
-        let database = flushed.dbnum;
-        grace::on_flush(ctx, database);
-        deadlines::flushed(database);
-        migration::flushed(database);
-        queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
-    });
-}
-
-unsafe extern "C" fn on_swapdb(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    databases: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call, and this event comes with this structure.
-    let (ctx, databases) = unsafe {
-        (
-            Ctx::new(ctx),
-            &*databases.cast::<raw::RedisModuleSwapDbInfo>(),
-        )
-    };
-    let (one, other) = (databases.dbnum_first, databases.dbnum_second);
-    guard("SWAPDB", || {
-        grace::databases_swapped(one, other);
-        deadlines::databases_swapped(one, other);
-        queue::databases_swapped(one, other);
-        migration::databases_swapped(ctx, one, other);
-        queue::look_soon_everywhere(ctx, |database| database == one || database == other);
-    });
-}
-
-unsafe extern "C" fn on_loading(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    phase: u64,
-    _: *mut c_void,
-) {
-    if phase == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
-        // SAFETY: the server passes the context of this call.
-        let ctx = unsafe { Ctx::new(ctx) };
-        guard("a load", || grace::on_load(ctx));
-    }
-}
-
-/// A data set is loaded while another is shown: 7.0 and later.
-unsafe extern "C" fn on_second_load(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    phase: u64,
-    _: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("a load of a second data set", || {
-        let second = match phase {
-            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => Second::Made,
-            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => Second::Shown,
-            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_ABORTED => Second::Dropped,
-            _ => return,
-        };
-        set_second_loading(second == Second::Made);
-        if second == Second::Made {
-            TELLS_DATABASES.set(false);
         }
-        let are_told = TELLS_DATABASES.get() || !ctx.has_keys_beyond_database_0();
-        follow(ctx, second, are_told);
-    });
+        ServerEvent::Flushed(database) => {
+            grace::on_flush(ctx, database);
+            deadlines::flushed(database);
+            migration::flushed(database);
+            queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
+        }
+        ServerEvent::DatabasesSwapped(one, other) => {
+            grace::databases_swapped(one, other);
+            deadlines::databases_swapped(one, other);
+            queue::databases_swapped(one, other);
+            migration::databases_swapped(ctx, one, other);
+            queue::look_soon_everywhere(ctx, |database| database == one || database == other);
+        }
+        ServerEvent::Cron(hz) => {
+            grace::on_cron(ctx, hz, || {
+                queue::look_soon_everywhere(ctx, |_| true);
+            });
+            timer::on_cron(ctx);
+        }
+        ServerEvent::Loaded => grace::on_load(ctx),
+        ServerEvent::SecondLoadBegun => on_second_load(ctx, Second::Made),
+        ServerEvent::SecondLoadCompleted => on_second_load(ctx, Second::Shown),
+        ServerEvent::SecondLoadAborted => on_second_load(ctx, Second::Dropped),
+        ServerEvent::BackupMade => follow(ctx, Second::SetAside, true),
+        ServerEvent::BackupRestored => follow(ctx, Second::Shown, true),
+        ServerEvent::BackupDiscarded => follow(ctx, Second::Dropped, true),
+        ServerEvent::ConfigChanged => {}
+    }
 }
 
-/// The old data set is set aside while another is loaded in its place: 6.2.
-unsafe extern "C" fn on_backup(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    phase: u64,
-    _: *mut c_void,
-) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("a backup of the data set", || {
-        let second = match phase {
-            raw::REDISMODULE_SUBEVENT_REPL_BACKUP_CREATE => Second::SetAside,
-            raw::REDISMODULE_SUBEVENT_REPL_BACKUP_RESTORE => Second::Shown,
-            raw::REDISMODULE_SUBEVENT_REPL_BACKUP_DISCARD => Second::Dropped,
-            _ => return,
-        };
-        follow(ctx, second, true);
-    });
+/// A data set is loaded while another is shown.
+fn on_second_load(ctx: Ctx<'_>, second: Second) {
+    set_second_loading(second == Second::Made);
+    if second == Second::Made {
+        TELLS_DATABASES.set(false);
+    }
+    let are_told = TELLS_DATABASES.get() || !ctx.has_keys_beyond_database_0();
+    follow(ctx, second, are_told);
 }
 
 /// Has everybody follow the second data set. `are_databases_told` is whether what is kept of it

@@ -4,7 +4,6 @@
 //! Which names it looks at, and when it fires, stands in the deadline registry ([`deadlines`]).
 //! Only a primary expires leases.
 
-use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
@@ -12,7 +11,7 @@ use seat_pool::{Effect, Freed, Moment};
 
 use crate::deadlines;
 use crate::error::Error;
-use crate::ffi::{Ctx, OwnedStr, Str, guard};
+use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
 use crate::{grace, queue, server, stats};
@@ -40,32 +39,28 @@ pub(crate) fn start(ctx: Ctx<'_>) {
     }
 }
 
-unsafe extern "C" fn tick(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("the timer", || {
-        deadlines::has_fired();
-        queue::forget_saved();
-        if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
-            return;
-        }
-        queue::unblock_late();
-        let must_ask = queue::blocked_clients() > 0 || grace::is_on();
-        let refuses = must_ask && server::refuses_writes(ctx);
-        if refuses {
-            grace::saw_whether_it_refuses(ctx, true);
-        }
-        if refuses || ctx.must_not_replicate() {
-            let retry_ms = ctx.now_ms() + RETRY_MS;
-            deadlines::run_at(ctx, retry_ms);
-            return;
-        }
-        let begun = Instant::now();
-        let out_of_time = || begun.elapsed() >= TICK_BUDGET;
-        queue::run_deferred(ctx, out_of_time);
-        expire_due(ctx, out_of_time);
-        start(ctx);
-    });
+fn tick(ctx: Ctx<'_>) {
+    deadlines::has_fired();
+    queue::forget_saved();
+    if ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
+        return;
+    }
+    queue::unblock_late();
+    let must_ask = queue::blocked_clients() > 0 || grace::is_on();
+    let refuses = must_ask && server::refuses_writes(ctx);
+    if refuses {
+        grace::saw_whether_it_refuses(ctx, true);
+    }
+    if refuses || ctx.must_not_replicate() {
+        let retry_ms = ctx.now_ms() + RETRY_MS;
+        deadlines::run_at(ctx, retry_ms);
+        return;
+    }
+    let begun = Instant::now();
+    let out_of_time = || begun.elapsed() >= TICK_BUDGET;
+    queue::run_deferred(ctx, out_of_time);
+    expire_due(ctx, out_of_time);
+    start(ctx);
 }
 
 /// Expires what is due, until time is over, but something in any case.

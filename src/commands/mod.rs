@@ -23,23 +23,14 @@ mod revoke;
 mod scan;
 mod sessions;
 
-use std::ffi::c_int;
-
-use redis_module::raw;
-
 use self::call::{Call, Command};
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, guard};
+use crate::ffi::{Args, Ctx};
 use crate::{grace, migration};
 
 /// Registers all commands, under an ACL category of their own where the server has such.
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    // SAFETY: the function is absent before 7.4; context and string are valid.
-    let category = unsafe {
-        raw::RedisModule_AddACLCategory
-            .filter(|add| add(ctx.as_ptr(), c"seat".as_ptr()) == raw::Status::Ok as c_int)
-            .map(|_| "seat")
-    };
+    let category = ctx.add_acl_category(c"seat").then_some("seat");
     register_one::<acquire::Acquire>(ctx, category)?;
     register_one::<release::Release>(ctx, category)?;
     register_one::<heartbeat::Heartbeat>(ctx, category)?;
@@ -76,25 +67,17 @@ fn register_one<C: Command>(ctx: Ctx<'_>, category: Option<&str>) -> Result<(), 
         .map_err(|error| format!("{name}: {error}"))
 }
 
-unsafe extern "C" fn dispatch<C: Command>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server passes the context and the arguments of this call.
-    let (ctx, args) = unsafe { (Ctx::new(ctx), Args::new(argv, argc)) };
+fn dispatch<C: Command>(ctx: Ctx<'_>, args: Args<'_>) {
     let moment = grace::moment(ctx);
-    let call = Call { ctx, args, moment };
     let spec = const { &C::SPEC };
-    let outcome = if spec.accepts(call.args.len()) {
-        guard("a command", || C::run(call)).unwrap_or(Err(Error::Internal))
+    let outcome = if spec.accepts(args.len()) {
+        C::run(Call { ctx, args, moment })
     } else {
         Err(Error::Arity)
     };
     match outcome {
         Ok(()) => {}
-        Err(Error::Arity) => call.ctx.reply_wrong_arity(),
-        Err(error) => call.ctx.reply_error(&error.to_string()),
+        Err(Error::Arity) => ctx.reply_wrong_arity(),
+        Err(error) => ctx.reply_error(&error.to_string()),
     }
-    raw::Status::Ok as c_int
 }

@@ -126,23 +126,6 @@ impl Ctx<'_> {
             result
         }
     }
-
-    /// Has `callback` hear of the keyspace events of some classes (`REDISMODULE_NOTIFY_*`).
-    pub(crate) fn subscribe_to_events(
-        self,
-        classes: u32,
-        callback: raw::RedisModuleNotificationFunc,
-    ) -> Result<(), &'static str> {
-        // SAFETY: the context is valid, and the callback has the right type.
-        let status = unsafe {
-            api!(RedisModule_SubscribeToKeyspaceEvents)(self.as_ptr(), classes as c_int, callback)
-        };
-        if status == raw::Status::Ok as c_int {
-            Ok(())
-        } else {
-            Err("cannot subscribe to keyspace events")
-        }
-    }
 }
 
 /// # Safety

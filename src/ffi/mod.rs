@@ -6,26 +6,30 @@
 //! a value (`rdb_save`, `aof_rewrite`) in a child that it has forked.
 
 mod call;
+mod callback;
 mod clock;
 mod filter;
 mod keyspace;
 mod memory;
 mod module_context;
+mod server_events;
 mod spec;
 mod user;
 mod value;
 
 pub(crate) use call::Reply;
+pub(crate) use callback::{BlockedClient, TimerId};
 pub(crate) use clock::{server_ms, uptime_ms};
 pub(crate) use filter::Incoming;
 pub(crate) use keyspace::{Kind, Mode, Walk};
 pub(crate) use module_context::with_module_context;
+pub(crate) use server_events::ServerEvent;
 pub(crate) use spec::{Argument, Spec};
 pub(crate) use user::{User, has_users};
 pub(crate) use value::{Digest, Io};
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
@@ -171,52 +175,6 @@ impl<'a> Ctx<'a> {
         paused || self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
-    /// Has `callback` run once, `wait_ms` from now by the monotonic clock.
-    pub(crate) fn create_timer(self, wait_ms: i64, callback: TimerCallback) -> TimerId {
-        // SAFETY: the context is valid, and the callback needs no data.
-        unsafe {
-            api!(RedisModule_CreateTimer)(self.as_ptr(), wait_ms, Some(callback), ptr::null_mut())
-        }
-    }
-
-    /// Blocks the client of this call on `key` until its handle is unblocked, for at most `timeout_ms` (0 is for ever).
-    /// `on_reply` then answers it, and `on_free` ends every path; both get `data`, which must not be 0.
-    ///
-    /// `None` if the server refuses, which it does without a word to the client: Valkey does from
-    /// 8.1 on where a client of RESP3 is subscribed.
-    pub(crate) fn block_on_key(
-        self,
-        key: Str<'_>,
-        timeout_ms: i64,
-        on_ready: Callback,
-        on_reply: Callback,
-        on_free: TimerCallback,
-        data: u64,
-    ) -> Option<BlockedClient> {
-        let mut keys = [key.as_ptr()];
-        // SAFETY: context and key are valid, the callbacks have the right types, and the data is a number, not a pointer.
-        let handle = unsafe {
-            api!(RedisModule_BlockClientOnKeys)(
-                self.as_ptr(),
-                Some(on_ready),
-                Some(on_reply),
-                Some(on_free),
-                timeout_ms,
-                keys.as_mut_ptr(),
-                1,
-                ptr::without_provenance_mut(data as usize),
-            )
-        };
-        (!handle.is_null()).then_some(BlockedClient { handle })
-    }
-
-    /// The data that the client of this callback was blocked with.
-    pub(crate) fn blocked_private_data(self) -> u64 {
-        // SAFETY: the context is that of a blocked client's callback.
-        let data = unsafe { api!(RedisModule_GetBlockedClientPrivateData)(self.as_ptr()) };
-        data.addr() as u64
-    }
-
     /// The number of the connection that this call came by.
     pub(crate) fn connection(self) -> u64 {
         // SAFETY: the context is valid for 'a.
@@ -251,12 +209,6 @@ impl<'a> Ctx<'a> {
         let may_serve = self.call(c"SEAT.COUNT", &[key]).is_some();
         IS_ASKED_FOR_SLOT.set(false);
         may_serve
-    }
-
-    /// Stops a timer that has not run yet.
-    pub(crate) fn stop_timer(self, id: TimerId) {
-        // SAFETY: the context is valid; the server refuses a number that it does not know.
-        unsafe { api!(RedisModule_StopTimer)(self.as_ptr(), id, ptr::null_mut()) };
     }
 
     pub(crate) fn log_warning(self, message: &str) {
@@ -363,23 +315,6 @@ impl<'a> Str<'a> {
     }
 }
 
-/// A blocked client. The handle is valid until the server has called `on_free` for it.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockedClient {
-    handle: *mut raw::RedisModuleBlockedClient,
-}
-
-impl BlockedClient {
-    /// Has the client be answered by `on_reply`: up to 7.0 at once, later at the end of this turn of the event loop.
-    pub(crate) fn unblock(self) {
-        // SAFETY: whoever keeps a handle drops it in `on_free`.
-        unsafe { api!(RedisModule_UnblockClient)(self.handle, ptr::null_mut()) };
-    }
-}
-
-pub(crate) type TimerId = raw::RedisModuleTimerID;
-pub(crate) type TimerCallback = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
-
 /// A string of the server's that the module made.
 pub(crate) struct OwnedStr {
     raw: *mut raw::RedisModuleString,
@@ -481,9 +416,3 @@ pub(crate) fn bytes_for_one() -> usize {
         size
     }
 }
-
-pub(crate) type Callback = unsafe extern "C" fn(
-    *mut raw::RedisModuleCtx,
-    *mut *mut raw::RedisModuleString,
-    c_int,
-) -> c_int;

@@ -5,7 +5,8 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::{Callback, Ctx, api};
+use super::callback::command;
+use super::{Args, Ctx, api};
 
 /// How an argument is shown by `COMMAND DOCS` and redis-cli's hints.
 #[derive(Clone, Copy)]
@@ -142,10 +143,10 @@ impl Spec {
     }
 
     /// Makes the command known to the server, with its documentation and ACL categories as far as the server has them.
-    pub(crate) fn register(
+    pub(crate) fn register<F: Fn(Ctx<'_>, Args<'_>) + Copy>(
         &self,
         ctx: Ctx<'_>,
-        callback: Callback,
+        _run: F,
         category: Option<&str>,
     ) -> Result<(), &'static str> {
         const OK: c_int = raw::Status::Ok as c_int;
@@ -155,8 +156,15 @@ impl Spec {
         unsafe {
             let flags = flags.as_ptr();
             let last_key = self.keys.len() as c_int;
-            let created =
-                api!(RedisModule_CreateCommand)(ctx, name, Some(callback), flags, 1, last_key, 1);
+            let created = api!(RedisModule_CreateCommand)(
+                ctx,
+                name,
+                Some(command::<F>),
+                flags,
+                1,
+                last_key,
+                1,
+            );
             if created != OK {
                 return Err("cannot create the command; does another module have it?");
             }

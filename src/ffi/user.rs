@@ -1,5 +1,6 @@
 //! Who calls, and what the ACL lets them do.
 
+use std::ffi::CStr;
 use std::ptr::NonNull;
 
 use redis_module::raw;
@@ -31,6 +32,16 @@ impl Ctx<'_> {
             name_of(self.as_ptr())
         };
         NonNull::new(name).map(OwnedStr::from_raw)
+    }
+}
+
+impl Ctx<'_> {
+    /// Makes a category of the ACL, and returns whether the server lets a module do so: since 7.4.
+    pub(crate) fn add_acl_category(self, name: &CStr) -> bool {
+        // SAFETY: the function is absent before 7.4; context and string are valid.
+        let status =
+            unsafe { raw::RedisModule_AddACLCategory.map(|add| add(self.as_ptr(), name.as_ptr())) };
+        status == Some(raw::Status::Ok as i32)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -192,7 +192,7 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
             | raw::REDISMODULE_NOTIFY_HASH
             | raw::REDISMODULE_NOTIFY_GENERIC
             | raw::REDISMODULE_NOTIFY_LOADED;
-        match ctx.subscribe_to_events(classes as u32, Some(on_event)) {
+        match ctx.subscribe_to_key_events(classes as u32, on_event) {
             Ok(()) => update(|state| state.is_subscribed = true),
             // Without events the walk never ends, and every command looks for itself.
             Err(error) => ctx.log_warning(error),
@@ -217,35 +217,31 @@ fn start_walk(ctx: Ctx<'_>) {
     }
 }
 
-unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("the walk", || {
-        // Taken out meanwhile, since the server calls back for each key.
-        let walk = update(|state| {
-            state.has_timer = false;
-            state.walk.take()
-        });
-        let Some((database, walk)) = walk else { return };
-        let walk = step(ctx, database, walk);
-        let is_over = walk.is_none() && STATE.with_borrow(|state| state.is_subscribed);
-        update(|state| {
-            state.walk = if is_over {
-                None
-            } else {
-                walk.or(Some((0, Walk::new())))
-            };
-            state.has_timer = !is_over;
-        });
-        if is_over {
-            let pools = STATE.with_borrow(State::pools);
-            ctx.log_notice(&format!(
-                "all keys were looked through: {pools} pools have sessions in the scripts' keys"
-            ));
-        } else {
-            ctx.create_timer(PAUSE_MS, on_timer);
-        }
+fn on_timer(ctx: Ctx<'_>) {
+    // Taken out meanwhile, since the server calls back for each key.
+    let walk = update(|state| {
+        state.has_timer = false;
+        state.walk.take()
     });
+    let Some((database, walk)) = walk else { return };
+    let walk = step(ctx, database, walk);
+    let is_over = walk.is_none() && STATE.with_borrow(|state| state.is_subscribed);
+    update(|state| {
+        state.walk = if is_over {
+            None
+        } else {
+            walk.or(Some((0, Walk::new())))
+        };
+        state.has_timer = !is_over;
+    });
+    if is_over {
+        let pools = STATE.with_borrow(State::pools);
+        ctx.log_notice(&format!(
+            "all keys were looked through: {pools} pools have sessions in the scripts' keys"
+        ));
+    } else {
+        ctx.create_timer(PAUSE_MS, on_timer);
+    }
 }
 
 /// Goes on for a moment, and returns where to go on from, if the walk is not over.
@@ -280,14 +276,7 @@ fn on_key(key: Str<'_>) {
 }
 
 /// A key has come to be, has changed, or is gone.
-unsafe extern "C" fn on_event(
-    ctx: *mut raw::RedisModuleCtx,
-    _class: c_int,
-    event: *const c_char,
-    key: *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: the server passes the context, the event's name and the key of this call.
-    let (ctx, event, key) = unsafe { (Ctx::new(ctx), CStr::from_ptr(event), Str::new(key)) };
+fn on_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     if let Some(pool) = pool_of(key.bytes()) {
         guard("an event of a script's key", || {
             if !STATE.with_borrow(|state| state.is_on) {
@@ -314,7 +303,6 @@ unsafe extern "C" fn on_event(
         });
     }
     server::puts_back_the_client(ctx, event, true);
-    raw::Status::Ok as c_int
 }
 
 /// Two databases have changed places.

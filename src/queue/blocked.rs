@@ -1,7 +1,5 @@
 //! Blocked clients as the server knows them: blocking, waking, and the callbacks that end a wait.
 
-use std::ffi::{c_int, c_void};
-
 use redis_module::raw;
 
 use super::departed::has_departed;
@@ -11,7 +9,7 @@ use super::{
     is_unconfirmed, put_line, take_line,
 };
 use crate::error::Error;
-use crate::ffi::{Ctx, OwnedStr, Str, guard};
+use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
 use crate::{deadlines, grace, old_servers, replies, server, stats};
@@ -26,7 +24,7 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Block
     });
     let shadow_key = old_servers::shadow_key(ctx, key.bytes());
     let name = shadow_key.as_ref().map_or(key, OwnedStr::get);
-    let client = ctx.block_on_key(name, timeout_ms, on_ready, on_reply, on_free, id)?;
+    let client = ctx.block_on_key(name, timeout_ms, reply, on_free, id)?;
     Some(Blocked { id, client })
 }
 
@@ -108,29 +106,7 @@ fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
     }
 }
 
-/// The key was created by somebody. Waiters are woken by handle alone, so nobody is served here.
-unsafe extern "C" fn on_ready(
-    _: *mut raw::RedisModuleCtx,
-    _: *mut *mut raw::RedisModuleString,
-    _: c_int,
-) -> c_int {
-    raw::Status::Err as c_int
-}
-
 /// The waiter was woken, or its time is over, or CLIENT UNBLOCK ended it.
-unsafe extern "C" fn on_reply(
-    ctx: *mut raw::RedisModuleCtx,
-    _: *mut *mut raw::RedisModuleString,
-    _: c_int,
-) -> c_int {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("a blocked client's reply", || {
-        reply(ctx, ctx.blocked_private_data())
-    });
-    raw::Status::Ok as c_int
-}
-
 fn reply(ctx: Ctx<'_>, id: WaiterId) {
     let told = STATE.with_borrow_mut(|state| {
         let waiter = state.waiters.get_mut(&id)?;
@@ -222,38 +198,33 @@ pub(crate) fn has_deferred() -> bool {
 }
 
 /// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated here.
-unsafe extern "C" fn on_free(ctx: *mut raw::RedisModuleCtx, id: *mut c_void) {
-    // SAFETY: the server passes the context of this call.
-    let ctx = unsafe { Ctx::new(ctx) };
-    guard("the end of a blocked client", || {
-        let id = id as WaiterId;
-        let Some(waiter) = STATE.with_borrow_mut(|state| state.take_waiter(id)) else {
-            return;
-        };
-        if let Outcome::Waiting = waiter.outcome {
-            let Waiter { name, request, .. } = waiter;
-            if leave_line(ctx, &name, &request.session, id) {
-                defer(
-                    ctx,
-                    match request.ticket_ms {
-                        Some(ticket_ms) => Deferred::KeepPlace(name, request.session, ticket_ms),
-                        None => Deferred::TellLeft(name),
-                    },
-                );
-            }
-        } else if is_unconfirmed(id) && is_gone(ctx, &waiter) {
-            // Whatever it was told has not reached it. If nothing confirms the grant until it can
-            // be undone, it is. A replica that takes its clients' writes can when it is promoted.
-            STATE.with_borrow_mut(|state| {
-                let action = Deferred::TakeBack(id, waiter);
-                state.deferred.push_back(action);
-            });
-            deadlines::run_soon(ctx);
-        } else {
-            // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
-            forget_unconfirmed(id);
+fn on_free(ctx: Ctx<'_>, id: WaiterId) {
+    let Some(waiter) = STATE.with_borrow_mut(|state| state.take_waiter(id)) else {
+        return;
+    };
+    if let Outcome::Waiting = waiter.outcome {
+        let Waiter { name, request, .. } = waiter;
+        if leave_line(ctx, &name, &request.session, id) {
+            defer(
+                ctx,
+                match request.ticket_ms {
+                    Some(ticket_ms) => Deferred::KeepPlace(name, request.session, ticket_ms),
+                    None => Deferred::TellLeft(name),
+                },
+            );
         }
-    });
+    } else if is_unconfirmed(id) && is_gone(ctx, &waiter) {
+        // Whatever it was told has not reached it. If nothing confirms the grant until it can
+        // be undone, it is. A replica that takes its clients' writes can when it is promoted.
+        STATE.with_borrow_mut(|state| {
+            let action = Deferred::TakeBack(id, waiter);
+            state.deferred.push_back(action);
+        });
+        deadlines::run_soon(ctx);
+    } else {
+        // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
+        forget_unconfirmed(id);
+    }
 }
 
 /// Whether the client of a waiter that the server is done with is gone, so that it has not read what it was told.
