@@ -225,6 +225,9 @@ impl<'a> PoolKey<'a> {
     /// Carries out an effect, here and on whoever follows. A grant creates a missing pool; the end of the last session removes the
     /// key.
     pub(crate) fn commit(&mut self, effect: &Effect<'_>) {
+        if let Effect::Grant(grant) = effect {
+            self.reclaim_for(grant);
+        }
         match self.apply(effect) {
             Applied::Missed => return,
             Applied::Done => {}

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
-use seat_pool::{Effect, Freed, Moment};
+use seat_pool::{Effect, Freed, Grant, Moment};
 
 use crate::deadlines;
 use crate::error::Error;
@@ -141,6 +141,20 @@ impl PoolKey<'_> {
             self.expire(session);
         }
         lapsed.len()
+    }
+
+    /// Reclaims the expired sessions whose seats a grant gives to another: a floor that is raised
+    /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
+    /// lower by k.
+    pub(crate) fn reclaim_for(&mut self, grant: &Grant<'_>) {
+        loop {
+            let own = usize::from(!self.pool().contains(grant.session));
+            let rows = self.pool().len() + own + self.taken_elsewhere();
+            let excess = rows.saturating_sub(usize::try_from(grant.seats).unwrap_or(0));
+            if excess == 0 || self.reclaim(excess.min(BATCH)) == 0 {
+                return;
+            }
+        }
     }
 
     /// Frees the seat of a session that was silent for too long.

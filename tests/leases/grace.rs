@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::cluster::alone_with;
-use crate::lines::{Lines, total, wait_for_reclaim, wait_until};
+use crate::lines::{Lines, effects_of, total, wait_for_reclaim, wait_until};
 use crate::reclaim::paused::signal;
 use crate::support::{Builder, Server, Wire, eventually};
 use crate::waiters::Waiter;
@@ -130,6 +130,44 @@ fn heartbeats_that_waited_for_a_busy_server_are_in_time() {
         assert!(now_ms() > held.deadline_ms, "{what} was too short");
         held.ends_well(what, Duration::from_millis(500));
     }
+}
+
+/// A script in which a lease ends, its seat is given to another, and that then goes on for long
+/// enough to be an absence.
+const GIVES_ON: &str = "
+    local function wait(ms) while redis.call('SEAT.QUEUE', 'clock')[1][2] < ms do end end
+    redis.call('SEAT.ACQUIRE', 'pool', 'silent', 2, 'PX', 50)
+    redis.call('SEAT.ACQUIRE', 'pool', 'other', 2, 'PX', 50)
+    wait(100)
+    redis.call('SEAT.ACQUIRE', 'pool', 'next', 1)
+    wait(1700)";
+
+#[test]
+fn a_floor_revives_nobody_whose_seat_was_given_on() {
+    let server = Server::builder().shipped_grace().recording().start();
+    let mut wire = server.wire();
+    wire.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
+    let effects = effects_of(&server, || {
+        wire.call(&["EVAL", GIVES_ON, "2", "clock", "pool"]);
+    });
+    // The two are out before the third is in: so no other server revives them either.
+    let kinds: Vec<_> = effects.iter().map(|effect| &effect[..24]).collect();
+    assert_eq!(
+        kinds,
+        [
+            "SEAT.EFFECT pool GRANT s",
+            "SEAT.EFFECT pool GRANT o",
+            "SEAT.EFFECT pool FREE ex",
+            "SEAT.EFFECT pool FREE ex",
+            "SEAT.EFFECT pool GRANT n",
+        ]
+    );
+    assert!(floor_left_ms(&server) > 0);
+    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "next");
+    assert_eq!(
+        wire.ask("SEAT.HEARTBEAT pool silent"),
+        "0 SESSION_NOT_ACTIVE"
+    );
 }
 
 #[test]

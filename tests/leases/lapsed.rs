@@ -31,7 +31,7 @@ fn every_command_sees_a_lapse_before_the_reclaim() {
         ("SEAT.RELEASE pool a", "0 SESSION_NOT_FOUND"),
         ("SEAT.REVOKE pool a", "0"),
         ("SEAT.ACQUIRE pool d 2", "0 NO_SEATS_AVAILABLE 2 2"),
-        ("SEAT.ACQUIRE pool d 3", "1 ACQUIRED 3 3"),
+        ("SEAT.ACQUIRE pool d 4", "1 ACQUIRED 3 4"),
         ("SEAT.ACQUIRE pool a 3", "0 NO_SEATS_AVAILABLE 3 3"),
         ("SEAT.RELEASE pool d", "1 RELEASED 2"),
         ("SEAT.CLEANUP pool", "1 2"),
@@ -61,7 +61,7 @@ fn every_command_sees_a_lapse_before_the_reclaim() {
             "GRANT b 4",
             "GRANT c 4",
             "GRANT a 4",
-            "GRANT d 3",
+            "GRANT d 4",
             "FREE released d",
             "FREE expired a"
         ]
