@@ -8,6 +8,7 @@ use std::cell::Cell;
 
 use redis_module::raw;
 
+use crate::events;
 use crate::ffi::Ctx;
 
 /// The events of keys that came from an RDB or a payload.
@@ -31,8 +32,12 @@ pub(crate) fn value_read() {
 }
 
 /// Whether an event tells that a key has come which may be a pool.
+///
+/// While a second data set is loaded, what is read belongs to it. Only a client that writes on the
+/// replica restores a key then, into the data set that is shown.
 pub(crate) fn may_be_pool(event: &[u8]) -> bool {
-    LOADS.contains(&event) && READ.get() > 0 || MOVES.contains(&event)
+    let is_restored_meanwhile = event == b"restore" && events::loads_second();
+    LOADS.contains(&event) && READ.get() > 0 || MOVES.contains(&event) || is_restored_meanwhile
 }
 
 /// Notes what the key of such an event was.

@@ -467,3 +467,27 @@ fn legacy_keys_are_found_when_they_are_asked_for_amid_a_load() {
         );
     }
 }
+
+#[test]
+fn what_a_client_restores_amid_a_load_expires_on_time() {
+    let (mut primary, server) = amid_a_reload("");
+    if !loads_aside() {
+        // It answers LOADING.
+        primary.shutdown();
+        return;
+    }
+    let mut wire = server.wire();
+    wire.ask("CONFIG SET replica-read-only no");
+    wire.ask("SEAT.ACQUIRE restored a 1 PX 500");
+    let redis::Value::BulkString(payload) = wire.value(&["DUMP", "restored"]) else {
+        panic!("no payload");
+    };
+    wire.ask("DEL restored");
+    let restore: [&[u8]; 4] = [b"RESTORE", b"restored", b"0", &payload];
+    assert_eq!(wire.call(&restore), b"+OK\r\n");
+    assert_eq!(server.info("persistence")["async_loading"], "1");
+    primary.shutdown();
+    has_stopped_loading(&server);
+    promote(&server);
+    eventually("it is reclaimed", || wire.ask("EXISTS restored") == "0");
+}
