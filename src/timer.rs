@@ -116,13 +116,16 @@ fn expire_from(
         return some_left.then_some(moment.now_ms);
     };
     if queue::has_departed(database, name.bytes()) {
-        if !key.exists() {
+        // Another that has come in its place has sessions. One of tickets alone was made by those
+        // who have joined since.
+        if key.pool().len() == 0 {
+            let is_pool = key.exists();
             drop(key);
             let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
             if !some_left {
                 queue::forget_departed(database, name.bytes());
             }
-            return some_left.then_some(moment.now_ms);
+            return (some_left || is_pool).then_some(moment.now_ms);
         }
         queue::forget_departed(database, name.bytes());
     }

@@ -137,7 +137,7 @@ impl PoolKey<'_> {
         if self.line.is_none() && self.pool().tickets() == 0 {
             return 0;
         }
-        if !self.exists() && super::has_departed(self.database, self.name.bytes()) {
+        if self.pool().len() == 0 && super::has_departed(self.database, self.name.bytes()) {
             // The timer tells those who wait here.
             return 0;
         }

@@ -201,6 +201,21 @@ fn a_pool_that_somebody_makes_after_it_migrated_serves_those_who_wait() {
 }
 
 #[test]
+fn who_joins_in_the_turn_of_a_migration_has_nobody_served() {
+    let (here, mut dialog, mut waiters, there, _) = two_servers();
+    let migrate = migrate(&there, "pool 0 5000");
+    let join = "SEAT.ACQUIRE pool e 1 QUEUE 60000";
+    let replies = dialog.transaction(&[&migrate, join]);
+    assert_eq!(replies, r#"[+OK, [0, "QUEUED", 0, 1, 4]]"#);
+    for waiter in &mut waiters {
+        waiter.hears(SENT_AWAY);
+    }
+    assert_eq!(total(&here, "seat_granted"), 0);
+    assert_eq!(dialog.queue("pool"), ["e"]);
+    dialog.expect(join, r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
 fn a_wait_that_ends_as_its_pool_migrates_is_no_denial() {
     let (here, mut dialog, _waiters, there, _) = two_servers();
     let mut late = Waiter::of(&here, "SEAT.ACQUIRE pool e 1 BLOCK 500");
