@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use redis_module::raw;
 
-use crate::events;
+use crate::data_sets::is_second_loading;
 use crate::ffi::Ctx;
 
 /// The events of keys that came from an RDB or a payload.
@@ -36,7 +36,7 @@ pub(crate) fn value_read() {
 /// While a second data set is loaded, what is read belongs to it. Only a client that writes on the
 /// replica restores a key then, into the data set that is shown.
 pub(crate) fn may_be_pool(event: &[u8]) -> bool {
-    let is_restored_meanwhile = event == b"restore" && events::loads_second();
+    let is_restored_meanwhile = event == b"restore" && is_second_loading();
     LOADS.contains(&event) && READ.get() > 0 || MOVES.contains(&event) || is_restored_meanwhile
 }
 
