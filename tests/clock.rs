@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::blocked_clients::Waiter;
 use crate::lines::{Lines, total, wait_for_reclaim};
 use crate::support::{Builder, Server, Wire, eventually};
-use crate::waiters::Waiter;
 
 const HOUR: i64 = 3600;
 const HOUR_MS: i64 = 1000 * HOUR;

@@ -2,9 +2,9 @@
 
 pub mod atomic;
 
-use crate::dialog::{Dialog, total};
+use crate::blocked_clients::Waiter;
+use crate::support::dialog::{Dialog, total};
 use crate::support::{Builder, Server, eventually};
-use crate::waiters::Waiter;
 
 pub fn node() -> Builder {
     Server::builder()

@@ -1,27 +1,14 @@
 //! What each command answers.
 
 mod bad_input;
+mod every;
 mod scan;
+pub mod table;
 
 use serde_json::{Value, json};
 
-use crate::dialog::Dialog;
 use crate::support::Server;
-
-/// Each command with arguments that are in order.
-pub const COMMANDS: [&str; 11] = [
-    "SEAT.ACQUIRE key s 5 {}",
-    "SEAT.RELEASE key s",
-    "SEAT.HEARTBEAT key s",
-    "SEAT.COUNT key",
-    "SEAT.SESSIONS key",
-    "SEAT.SCAN key 0",
-    "SEAT.GET key s",
-    "SEAT.INFO key",
-    "SEAT.REVOKE key s",
-    "SEAT.PTTL key s",
-    "SEAT.CLEANUP key",
-];
+use crate::support::dialog::Dialog;
 
 /// The server's clock in seconds.
 fn server_seconds(dialog: &mut Dialog) -> i64 {

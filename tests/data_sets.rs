@@ -2,8 +2,8 @@
 //! or comes back: leases expire, tickets are lost, legacy keys are counted, and nothing is
 //! overbooked.
 
-use crate::dialog::{Dialog, total};
 use crate::lines::Lines;
+use crate::support::dialog::{Dialog, total};
 use crate::support::{Builder, Product, Server, Wire, default_binary, eventually};
 
 /// The databases that hold something. What takes time to load is in a later one.

@@ -1,10 +1,10 @@
 //! Leases as their holders meet them: what is asked for, what is answered, and when a seat is gone.
 
+mod bad_input;
+mod expired_sessions;
 mod grace;
-mod hold;
-mod input;
-mod kept;
-mod lapsed;
+mod grant_hold;
+mod persistence;
 
 use crate::lines::{Lines, effects_of, total};
 use crate::support::{Server, Wire};

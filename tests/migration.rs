@@ -11,7 +11,7 @@ mod rights;
 mod shipped;
 mod view;
 
-use crate::dialog::Dialog;
+use crate::support::dialog::Dialog;
 use crate::support::{Builder, Server};
 
 pub const ACQUIRE: &str = include_str!("lua/acquire_seat.lua");

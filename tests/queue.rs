@@ -3,15 +3,15 @@
 mod bad_input;
 mod barging;
 mod events;
-mod freeing;
+mod freed_seats;
+mod introspection;
 mod limits;
-mod places;
-mod shown;
-mod values;
+mod persistence;
+mod positions;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::dialog::{Dialog, replicated};
+use crate::support::dialog::{Dialog, replicated};
 use crate::support::{Server, eventually};
 
 /// A client that is blocked by `command`, once its session waits.

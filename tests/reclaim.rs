@@ -1,8 +1,8 @@
 //! Seats whose leases lapse come back by themselves: on time, told once, by the primary alone.
 
-mod many;
-mod moves;
-pub mod paused;
+mod many_leases;
+mod moved_pools;
+pub mod paused_writes;
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

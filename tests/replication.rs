@@ -5,8 +5,8 @@ mod writable;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::dialog::{Dialog, replicated};
 use crate::support::Server;
+use crate::support::dialog::{Dialog, replicated};
 
 /// The effects among what was replicated, the present time as `T`.
 #[track_caller]

@@ -1,12 +1,12 @@
 //! Tickets: places that are kept by polling, and by clients that come back.
 
 mod digest;
-mod lasting;
+mod expiry;
 mod long_poll;
-mod lost;
+mod persistence;
 
-use crate::dialog::{Dialog, Traces};
 use crate::queue::{blocked, recording, units, waiting};
+use crate::support::dialog::{Dialog, Traces};
 use crate::support::{Server, words};
 
 /// A poll of `session` for one of `seats`, with a ticket that no test outlasts.

@@ -1,8 +1,7 @@
 //! Bad input: a clear error, and nothing changes.
 
-use super::COMMANDS;
-use crate::dialog::{Dialog, Traces};
 use crate::support::Server;
+use crate::support::dialog::{Dialog, Traces};
 
 /// A server with a pool of two holders and a free seat, and the traces to be left alone.
 fn prepared() -> (Server, Dialog) {
@@ -50,40 +49,6 @@ fn acquires_with(metadata: &[impl AsRef<[u8]>]) -> Vec<Vec<Vec<u8>>> {
         .iter()
         .map(|metadata| acquire(metadata.as_ref()))
         .collect()
-}
-
-#[test]
-fn the_wrong_number_of_arguments() {
-    let (server, mut dialog) = prepared();
-    // Commands with a fixed form refuse one argument more as well.
-    let too_many = [
-        "SEAT.RELEASE pool a b",
-        "SEAT.COUNT pool a",
-        "SEAT.GET pool a b",
-        "SEAT.INFO pool a",
-        "SEAT.PTTL pool a b",
-    ];
-    let too_few = COMMANDS.iter().flat_map(|full| {
-        let words: Vec<_> = full.split(' ').collect();
-        let least = if words[0] == "SEAT.ACQUIRE" {
-            4
-        } else {
-            words.len()
-        };
-        (1..least).map(move |length| words[..length].join(" "))
-    });
-    let all: Vec<_> = too_few.chain(too_many.map(str::to_owned)).collect();
-    for line in all {
-        let before = Traces::of(&server);
-        let name = line.split(' ').next().expect("a name").to_lowercase();
-        // Servers before 7.0 repeat the name as it was sent.
-        assert_eq!(
-            dialog.ask(&line).to_lowercase(),
-            format!("!err wrong number of arguments for '{name}' command"),
-            "{line}"
-        );
-        assert_eq!(Traces::of(&server), before, "{line} changed something");
-    }
 }
 
 #[test]
@@ -385,38 +350,6 @@ fn a_heartbeat_count_that_is_no_integer() {
 }
 
 #[test]
-fn another_type_at_the_key() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
-    let makers = [
-        "SET key v",
-        "RPUSH key v",
-        "SADD key v",
-        "ZADD key 1 v",
-        "HSET key f v",
-        "XADD key * f v",
-    ];
-    for maker in makers {
-        dialog.expect("FLUSHALL", "+OK");
-        let reply = dialog.ask(maker);
-        assert!(!reply.starts_with('!'), "{reply}");
-        let before = Traces::of(&server);
-        let options = [
-            "SEAT.SESSIONS key WITHMETADATA",
-            "SEAT.SCAN key 0 COUNT 5",
-            "SEAT.ACQUIRE key s 0 {}",
-        ];
-        for line in COMMANDS.iter().chain(&options) {
-            dialog.expect(
-                line,
-                "!WRONGTYPE Operation against a key holding the wrong kind of value",
-            );
-        }
-        assert_eq!(Traces::of(&server), before, "{maker}");
-    }
-}
-
-#[test]
 fn commands_of_other_types_refuse_a_pool() {
     let (server, mut dialog) = prepared();
     let before = Traces::of(&server);
@@ -454,12 +387,6 @@ fn answers_that_change_nothing_leave_no_trace_but_their_totals() {
         "SEAT.CLEANUP pool",
         "SEAT.CLEANUP pool IDLE 1000",
         "SEAT.CLEANUP missing",
-        "SEAT.PTTL pool a",
-        "SEAT.COUNT pool",
-        "SEAT.SESSIONS pool",
-        "SEAT.SCAN pool 0",
-        "SEAT.GET pool a",
-        "SEAT.INFO pool",
     ] {
         let reply = dialog.ask(line);
         assert!(!reply.starts_with('!'), "{line}: {reply}");

@@ -5,11 +5,11 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::blocked_clients::Waiter;
 use crate::cluster::alone_with;
 use crate::lines::{Lines, effects_of, total, wait_for_reclaim, wait_until};
-use crate::reclaim::paused::signal;
+use crate::reclaim::paused_writes::signal;
 use crate::support::{Builder, Server, Wire, eventually};
-use crate::waiters::Waiter;
 
 /// The lease of those who hold the seats when the server goes away.
 const LEASE_MS: i64 = 1500;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::{METADATA, SESSIONS, fill, put_invalid_entry};
-use crate::dialog::{Dialog, Traces, replicated, total};
-use crate::support::{Server, eventually};
-use crate::waiters::Waiter;
+use crate::blocked_clients::Waiter;
 #[cfg(target_os = "linux")]
-use crate::waiters::listening::listened_to;
+use crate::blocked_clients::other_modules::listened_to;
+use crate::support::dialog::{Dialog, Traces, replicated, total};
+use crate::support::{Server, eventually};
 
 fn adopting() -> Server {
     Server::builder()

@@ -1,8 +1,8 @@
 //! The scripts' own calls, carried out as commands.
 
 use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, beside_the_scripts, load};
-use crate::dialog::{Dialog, replicated, total};
 use crate::support::Server;
+use crate::support::dialog::{Dialog, replicated, total};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 2]"#;
 

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::all_settings;
+use crate::blocked_clients::Waiter;
 use crate::cluster::alone_with;
-use crate::dialog::{Dialog, total};
+use crate::support::dialog::{Dialog, total};
 use crate::support::eventually;
-use crate::waiters::Waiter;
 
 const TAGGED: &str = "{acme}";
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{ACQUIRE, HEARTBEAT, load};
-use crate::dialog::{Dialog, Traces, replicated, total};
+use crate::blocked_clients::Waiter;
 use crate::support::Server;
-use crate::waiters::Waiter;
+use crate::support::dialog::{Dialog, Traces, replicated, total};
 
 /// A hash of JSON texts, parsed.
 #[track_caller]

@@ -4,9 +4,9 @@
 use super::{
     ACQUIRE, METADATA, RELEASE, SESSIONS, all_settings, beside_the_scripts, fill, put_invalid_entry,
 };
-use crate::dialog::{Dialog, Traces, replicated, total};
+use crate::blocked_clients::Waiter;
+use crate::support::dialog::{Dialog, Traces, replicated, total};
 use crate::support::{Server, eventually};
-use crate::waiters::Waiter;
 
 /// In the place of an ACQUIRE's seats.
 const RELEASED: &str = "released";

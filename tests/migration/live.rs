@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, all_settings, beside_the_scripts, load};
-use crate::dialog::{Dialog, total};
 use crate::overbooking::{Speech, judge, pools};
+use crate::support::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
 
 const OWN_CALLS: Speech<'static> = Speech::Scripts([SHAS[0], SHAS[2], SHAS[1]]);

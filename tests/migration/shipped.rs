@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{ACQUIRE, HEARTBEAT, METADATA, RELEASE, SESSIONS, fill, load};
-use crate::dialog::Dialog;
+use crate::support::dialog::Dialog;
 use crate::support::{Server, default_binary};
 
 fn root() -> &'static Path {

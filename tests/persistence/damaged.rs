@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::with_effects;
-use crate::dialog::Dialog;
+use crate::data_type::{exercise, grant_shapes};
 use crate::support::Server;
-use crate::value::{exercise, grant_shapes};
+use crate::support::dialog::Dialog;
 
 /// A stopped server with an RDB file without a checksum, and the bytes of the file.
 fn saved() -> (Server, PathBuf, Vec<u8>) {

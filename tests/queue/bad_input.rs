@@ -1,8 +1,8 @@
 //! What cannot join is told why, and leaves nothing behind.
 
 use super::{blocked, recording, waiting};
-use crate::dialog::{Dialog, Traces};
 use crate::support::Server;
+use crate::support::dialog::{Dialog, Traces};
 
 const FULL: &str = "!ERR the queue of this pool is full";
 
@@ -74,10 +74,6 @@ fn a_malformed_call_queues_nothing() {
         assert!(reply.starts_with(error), "{arguments}: {reply}");
     }
     for (command, error) in [
-        ("SEAT.QUEUE", "!ERR wrong number of arguments"),
-        ("SEAT.QUEUE pool x", "!ERR wrong number of arguments"),
-        ("SEAT.POSITION pool", "!ERR wrong number of arguments"),
-        ("SEAT.POSITION pool b c", "!ERR wrong number of arguments"),
         ("SEAT.HEARTBEAT pool a QUEUE 9", "!ERR syntax error"),
         ("SEAT.HEARTBEAT pool a {} BLOCK 9", "!ERR syntax error"),
     ] {

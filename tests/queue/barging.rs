@@ -1,8 +1,8 @@
 //! Nobody is granted a seat past those who have waited, whatever way a free seat came about.
 
 use super::{blocked, waiting};
-use crate::dialog::Dialog;
 use crate::support::Server;
+use crate::support::dialog::Dialog;
 
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 

@@ -1,8 +1,8 @@
 //! Keyspace events of the queue.
 
 use super::blocked;
-use crate::dialog::Dialog;
 use crate::support::Server;
+use crate::support::dialog::Dialog;
 
 fn listening() -> (Server, Dialog, Dialog) {
     let server = Server::builder()

@@ -1,8 +1,8 @@
 //! Which limit counts, and what changes it.
 
 use super::{NOTHING, blocked, recording, units, waiting};
-use crate::dialog::{Dialog, Traces};
 use crate::support::Server;
+use crate::support::dialog::{Dialog, Traces};
 
 #[test]
 fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {

@@ -2,10 +2,10 @@
 
 use fastrand::Rng;
 
-use crate::dialog::{Dialog, total};
+use crate::blocked_clients::Waiter;
+use crate::support::dialog::{Dialog, total};
+use crate::support::workload;
 use crate::support::{Server, eventually};
-use crate::waiters::Waiter;
-use crate::workload;
 
 /// Equal by the replica's own digest.
 #[track_caller]
@@ -74,48 +74,6 @@ fn a_lost_link_is_made_up_for_without_sending_everything() {
     primary.wait_for_offset(&replica);
     assert_eq!(replica.digest(), primary.digest());
     assert_eq!(primary.info("stats")["sync_full"], full_before);
-}
-
-#[test]
-fn a_replica_answers_readers_and_refuses_writers() {
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    let mut dialog = Dialog::with(&primary);
-    dialog.acquire("pool", "a", 1, r#"{"k":1}"#);
-    primary.wait_for_offset(&replica);
-    let digest = replica.digest();
-    let mut reader = Dialog::with(&replica);
-    for command in [
-        "SEAT.ACQUIRE pool b 9 {}",
-        "SEAT.ACQUIRE pool b 1 {}",
-        "SEAT.ACQUIRE pool a 1 {}",
-        "SEAT.RELEASE pool a",
-        "SEAT.RELEASE pool x",
-        "SEAT.HEARTBEAT pool a",
-        "SEAT.HEARTBEAT pool x",
-        "SEAT.REVOKE pool a",
-        "SEAT.CLEANUP pool",
-        "SEAT.EFFECT pool FREE released a",
-    ] {
-        let reply = reader.ask(command);
-        assert!(reply.starts_with("!READONLY"), "{command}: {reply}");
-    }
-    for command in [
-        "SEAT.COUNT pool",
-        "SEAT.SESSIONS pool",
-        "SEAT.SESSIONS pool WITHMETADATA",
-        "SEAT.SCAN pool 0 WITHMETADATA",
-        "SEAT.GET pool a",
-        "SEAT.GET pool b",
-        "SEAT.PTTL pool a",
-        "SEAT.COUNT missing",
-    ] {
-        let (here, there) = (reader.ask(command), dialog.ask(command));
-        assert_eq!(here, there, "{command}");
-        assert!(!here.starts_with('!'), "{command}: {here}");
-    }
-    assert_eq!(reader.pool_info("pool", "used"), 1);
-    assert_eq!(replica.digest(), digest);
 }
 
 #[test]

@@ -32,15 +32,17 @@
 //! The binary is `REDIS_SERVER` (default `redis-server` from PATH). The module is `REDIS_SEAT_MODULE`, else the
 //! fixture lets cargo build it, in the profile of the test binary.
 
+pub mod dialog;
 mod process;
 mod server;
 mod stream;
 mod wait;
 mod wire;
+pub mod workload;
 
 pub use server::{Builder, Product, Server, default_binary};
 pub use stream::{Command, words};
 pub use wait::{eventually, eventually_within};
 pub use wire::Wire;
 
-mod checks;
+mod self_tests;

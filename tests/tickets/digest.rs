@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::dialog::Dialog;
 use crate::queue::recording;
+use crate::support::dialog::Dialog;
 
 /// The pool with these tickets: session, arrival, since, length and deadline.
 #[track_caller]

@@ -1,9 +1,9 @@
 //! QUEUE and BLOCK together: the place outlives the call.
 
-use super::lost::has_left;
+use super::expiry::has_left;
 use super::poll;
-use crate::dialog::{Dialog, total};
 use crate::queue::{block, blocked, queue, recording, units, waiting};
+use crate::support::dialog::{Dialog, total};
 use crate::support::{Server, eventually};
 
 const SECOND: &str = r#"[0, "QUEUED", 1, 1, 2]"#;

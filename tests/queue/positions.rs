@@ -1,0 +1,190 @@
+//! A session has one place, whichever client and kind of waiting it keeps it by.
+
+use super::{block, blocked, queue, recording, units, waiting};
+use crate::support::dialog::{Dialog, total};
+use crate::support::{Server, eventually};
+
+const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+
+#[test]
+fn a_newer_call_takes_the_place_over() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut older = Dialog::with(&server);
+    let older_id = older.number("CLIENT ID");
+    let command = "SEAT.ACQUIRE pool b 1 {\"older\":1} PX 1000 BLOCK 0";
+    block(&mut dialog, &mut older, command);
+    let mut next = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    eventually("it has waited", || queue(&mut dialog, "pool")[0].1 >= 20);
+    let mut newer = Dialog::with(&server);
+    newer.send("SEAT.ACQUIRE pool b 1 {\"newer\":1} PX 60000 BLOCK 0");
+    assert_eq!(older.read(), DENIED);
+    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    assert!(queue(&mut dialog, "pool")[0].1 >= 20);
+    assert_eq!(total(&server, "seat_blocked_clients"), 2);
+    // The older client's end takes nothing away.
+    dialog.expect(&format!("CLIENT KILL ID {older_id}"), "1");
+    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(newer.read(), r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    let json = dialog.ask("SEAT.GET pool b");
+    assert!(json.starts_with(r#""{"newer":1,"#), "{json}");
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(next.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    assert_eq!(total(&server, "seat_queued"), 2);
+    assert_eq!(total(&server, "seat_left"), 0);
+}
+
+#[test]
+fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let mut older = blocked(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
+    dialog.expect(
+        "SEAT.ACQUIRE pool b 2 {\"newer\":1} PX 60000 BLOCK 0",
+        r#"[1, "ACQUIRED", 2, 2, 60000]"#,
+    );
+    assert!(older.read().starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#));
+    let json = dialog.ask("SEAT.GET pool b");
+    assert!(json.starts_with(r#""{"newer":1,"#), "{json}");
+}
+
+#[test]
+fn blocking_while_active_answers_at_once() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let _waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    for (options, reply) in [
+        ("BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1]"#),
+        ("QUEUE 1000", r#"[1, "ALREADY_ACTIVE", 1]"#),
+        ("QUEUE 1000 BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1]"#),
+        ("EX 60 BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1, 60000]"#),
+    ] {
+        dialog.expect(&format!("SEAT.ACQUIRE pool a 1 {options}"), reply);
+    }
+    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+}
+
+#[test]
+fn a_poll_takes_the_place_of_a_blocked_client() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    for options in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
+        let mut waiter = blocked(&server, &format!("SEAT.ACQUIRE pool b 1 {options}"));
+        let last = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+        dialog.expect(
+            "SEAT.ACQUIRE pool b 1 QUEUE 60000",
+            r#"[0, "QUEUED", 1, 1, 1]"#,
+        );
+        assert_eq!(waiter.read(), DENIED);
+        assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+        assert_eq!(dialog.pool_info("pool", "waiting"), 2);
+        let mut last = last;
+        dialog.expect("SEAT.REVOKE pool b c", "0");
+        assert_eq!(last.read(), DENIED);
+    }
+}
+
+#[test]
+fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect(
+        "SEAT.ACQUIRE pool b 1 QUEUE 400",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    let mut waiter = Dialog::with(&server);
+    waiter.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
+    eventually("it is blocked", || {
+        total(&server, "seat_blocked_clients") == 1
+    });
+    let mut next = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    eventually("the ticket would be lost", || {
+        queue(&mut dialog, "pool")
+            .iter()
+            .all(|(session, waited_ms)| session != "b" || *waited_ms >= 500)
+    });
+    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(next.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+}
+
+#[test]
+fn a_session_with_a_ticket_counts_once_when_it_blocks() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect(
+        "SEAT.ACQUIRE pool b 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    let mut waiter = Dialog::with(&server);
+    waiter.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
+    eventually("it is blocked", || {
+        total(&server, "seat_blocked_clients") == 1
+    });
+    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    assert_eq!(dialog.pool_info("pool", "waiting"), 1);
+    dialog.expect(
+        "SEAT.ACQUIRE pool c 1 QUEUE 60000",
+        r#"[0, "QUEUED", 1, 1, 2]"#,
+    );
+    // Two seats are for b and c, and the third is free.
+    dialog.expect("SEAT.ACQUIRE pool d 4", r#"[1, "ACQUIRED", 3, 4]"#);
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 4]"#);
+}
+
+#[test]
+fn release_and_revoke_take_a_waiting_session_out() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    for (command, reply) in [
+        ("SEAT.RELEASE pool b", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.REVOKE pool b x", "0"),
+    ] {
+        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        dialog.expect(command, reply);
+        assert_eq!(waiter.read(), DENIED);
+        assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+
+        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
+        let sent = units(&server, || dialog.expect(command, reply));
+        assert_eq!(waiter.read(), DENIED);
+        assert_eq!(sent, [["pool LEAVE b"]]);
+        assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    }
+    assert_eq!(total(&server, "seat_left"), 4);
+    assert_eq!(total(&server, "seat_released"), 0);
+    assert_eq!(total(&server, "seat_revoked"), 0);
+}
+
+#[test]
+fn a_seat_that_was_kept_for_who_leaves_goes_on_in_the_same_unit() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    for (command, reply) in [
+        ("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.REVOKE pool t", "0"),
+    ] {
+        dialog.acquire("pool", "a", 1, "{}");
+        dialog.expect(
+            "SEAT.ACQUIRE pool t 1 QUEUE 60000",
+            r#"[0, "QUEUED", 1, 1, 1]"#,
+        );
+        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.POSITION pool b", "2");
+        let sent = units(&server, || dialog.expect(command, reply));
+        assert_eq!(sent, [["pool LEAVE t", "pool GRANT b 1 T T - 0 0 {}"]]);
+        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    }
+}

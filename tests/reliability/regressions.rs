@@ -1,0 +1,74 @@
+//! Defects that the random inputs beside this file have found, each in a few steps.
+
+use crate::blocked_clients::Waiter;
+use crate::support::dialog::{Dialog, total};
+use crate::support::{Server, eventually};
+
+/// The highest number in the order of arrival that is accepted from elsewhere.
+const LAST_ARRIVAL: u64 = (1 << 62) - 1;
+
+#[test]
+fn a_ticket_of_the_last_number_leaves_numbers_for_those_that_follow() {
+    let forge = Server::builder().module_args("allow-effects yes").start();
+    let mut dialog = Dialog::with(&forge);
+    let join = format!("SEAT.EFFECT pool JOIN made-up 1 {LAST_ARRIVAL} 1 1000 4102444800000");
+    dialog.expect(&join, "1");
+    let payload = dialog.bytes(&["DUMP", "pool"]);
+
+    let mut primary = Server::builder().recording().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    primary.wait_for_offset(&replica);
+    let mut dialog = Dialog::with(&primary);
+    let restored = dialog.ask_args(&[b"RESTORE", b"pool".as_slice(), b"0", &payload]);
+    assert_eq!(restored, "+OK");
+    dialog.acquire("other", "a", 1, "{}");
+    for session in ["b", "c"] {
+        let reply = dialog.ask(&format!("SEAT.ACQUIRE other {session} 1 QUEUE 80000000"));
+        assert!(reply.starts_with(r#"[0, "QUEUED""#), "{reply}");
+    }
+    primary.wait_for_offset(&replica);
+    assert_eq!(replica.digest(), primary.digest());
+    dialog.expect("DEBUG RELOAD", "+OK");
+    assert_eq!(dialog.queue("other"), ["b", "c"]);
+    primary.restart();
+    assert_eq!(replica.digest(), primary.digest());
+    assert_eq!(total(&replica, "seat_ignored_effects"), 0);
+}
+
+#[test]
+fn a_key_that_ends_while_the_timer_opens_it_takes_no_other_pools_turn() {
+    let server = Server::start();
+    let mut first = Dialog::with(&server);
+    let mut second = Dialog::with(&server);
+    second.expect("SELECT 1", "+OK");
+    // Only opening the key drops it, and the timer is the first to do so.
+    first.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+    let reply = first.ask_args(&["SEAT.ACQUIRE", "pool", "a", "1", "PX", "100"]);
+    assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1, 100]"#);
+    first.expect("PEXPIRE pool 20", "1");
+    let reply = second.ask_args(&["SEAT.ACQUIRE", "pool", "b", "1", "PX", "300"]);
+    assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1, 300]"#);
+    eventually("the lapsed session is taken back", || {
+        total(&server, "seat_expired") == 1
+    });
+    second.expect("EXISTS pool", "0");
+}
+
+#[test]
+fn a_wait_that_ends_where_another_type_is_leaves_nobody_in_the_queue() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    // A limit of none lets nobody in, so the name is missing until another type takes it.
+    let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool a 0 BLOCK 0");
+    dialog.expect("SET pool x", "+OK");
+    dialog.expect(&format!("CLIENT UNBLOCK {} TIMEOUT", first.id()), "1");
+    first.hears("!WRONGTYPE Operation against a key holding the wrong kind of value");
+    dialog.expect("DEL pool", "1");
+    assert_eq!(dialog.queue("pool"), [""; 0]);
+    // Whoever comes next is the first, and so states the limit.
+    let second = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
+    assert_eq!(dialog.queue("pool"), ["b"]);
+    drop(second);
+    dialog.queue_becomes("pool", &[]);
+    dialog.one_seat_is_free("pool");
+}

@@ -1,0 +1,247 @@
+//! What users may do who have less than all rights, beyond the single commands that `server_features::acl` looks at.
+
+use crate::blocked_clients::Waiter;
+use crate::data_type::corrupt_payloads::{CHECKSUM, signed};
+use crate::support::Server;
+use crate::support::dialog::{Dialog, total};
+
+fn user(admin: &mut Dialog, rights: &str) {
+    let reply = admin.ask(&format!("ACL SETUSER worker reset on >secret {rights}"));
+    assert_eq!(reply, "+OK", "{rights}");
+}
+
+fn login(server: &Server) -> Dialog {
+    let mut dialog = Dialog::with(server);
+    dialog.expect("AUTH worker secret", "+OK");
+    dialog
+}
+
+#[test]
+fn nobody_does_anything_without_a_login_where_the_default_user_is_off() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 2, "{}");
+    user(&mut admin, "~* +@all");
+    let mut worker = login(&server);
+    admin.expect("ACL SETUSER default off", "+OK");
+    let mut stranger = Dialog::with(&server);
+    for command in [
+        "SEAT.ACQUIRE pool b 2",
+        "SEAT.RELEASE pool a",
+        "SEAT.REVOKE pool a",
+        "SEAT.COUNT pool",
+        "SEAT.EFFECT pool FREE released a",
+    ] {
+        let reply = stranger.ask(command);
+        assert!(reply.starts_with("!NOAUTH"), "{command}: {reply}");
+    }
+    worker.expect("SEAT.COUNT pool", "1");
+    worker.expect("ACL SETUSER default on nopass ~* +@all", "+OK");
+}
+
+#[test]
+fn up_to_7_0_rights_by_category_leave_the_modules_commands_out() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 2, "{}");
+    let has_categories = server.version() >= (7, 2, 0);
+
+    // Whoever may do all but write may write to pools there.
+    user(&mut admin, "~* +@all -@write");
+    let reply = login(&server).ask("SEAT.REVOKE pool nobody");
+    assert_eq!(reply.starts_with("!NOPERM"), has_categories, "{reply}");
+
+    // And whoever may read may not look at pools.
+    user(&mut admin, "~* -@all +@read +@connection");
+    let reply = login(&server).ask("SEAT.COUNT pool");
+    assert_eq!(reply.starts_with("!NOPERM"), !has_categories, "{reply}");
+
+    // Naming the commands does the same everywhere.
+    user(
+        &mut admin,
+        "~* +@all -@write -seat.acquire -seat.heartbeat -seat.release -seat.revoke -seat.cleanup -seat.resize -seat.effect",
+    );
+    let mut worker = login(&server);
+    for command in [
+        "SEAT.ACQUIRE pool b 2",
+        "SEAT.HEARTBEAT pool a",
+        "SEAT.RELEASE pool a",
+        "SEAT.REVOKE pool a",
+        "SEAT.CLEANUP pool",
+        "SEAT.RESIZE pool 1",
+    ] {
+        let reply = worker.ask(command);
+        assert!(reply.starts_with("!NOPERM"), "{command}: {reply}");
+    }
+    user(&mut admin, "~* -@all +auth +seat.count +seat.info");
+    login(&server).expect("SEAT.COUNT pool", "1");
+}
+
+#[test]
+fn no_right_is_enough_for_an_effect() {
+    let server = Server::builder()
+        .recording()
+        .config("appendfsync no")
+        .start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 2, "{}");
+    user(&mut admin, "~* &* +@all");
+    let mut worker = login(&server);
+    let digest = server.digest();
+    let effect = "SEAT.EFFECT pool FREE released a";
+    let refused = |reply: String| {
+        assert!(reply.contains("SEAT.EFFECT is internal"), "{reply}");
+    };
+    refused(worker.ask(effect));
+    refused(worker.ask(&effect.to_lowercase()));
+    worker.expect("MULTI", "+OK");
+    worker.ask(effect);
+    refused(worker.ask("EXEC"));
+    let script = "return redis.pcall('SEAT.EFFECT', 'pool', 'FREE', 'released', 'a')";
+    refused(worker.ask_args(&["EVAL", script, "0"]));
+    if server.version() >= (7, 0, 0) {
+        let library =
+            format!("#!lua name=mine\nredis.register_function('free', function() {script} end)");
+        worker.ask_args(&["FUNCTION", "LOAD", &library]);
+        refused(worker.ask("FCALL free 0"));
+    }
+    // Nor does it help to say that one is a replica.
+    worker.ask("REPLCONF listening-port 1");
+    refused(worker.ask(effect));
+    assert_eq!(server.digest(), digest);
+    assert_eq!(total(&server, "seat_ignored_effects"), 0);
+}
+
+#[test]
+fn a_client_without_the_right_joins_no_queue_and_is_not_counted() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 1, "{}");
+    user(&mut admin, "~other -@all +seat.acquire +auth");
+    let mut worker = login(&server);
+    let reply = worker.ask("SEAT.ACQUIRE pool b 1 BLOCK 0");
+    assert!(reply.starts_with("!NOPERM"), "{reply}");
+    admin.expect("SEAT.QUEUE pool", "[]");
+    assert_eq!(total(&server, "seat_denied"), 0);
+    assert_eq!(total(&server, "seat_queued"), 0);
+}
+
+#[test]
+fn a_user_who_is_deleted_while_waiting_leaves_the_queue() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 1, "{}");
+    user(&mut admin, "~* +@all");
+    let mut worker = login(&server);
+    worker.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
+    admin.queue_becomes("pool", &["b"]);
+    let _next = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    admin.expect("ACL DELUSER worker", "1");
+    admin.queue_becomes("pool", &["c"]);
+    admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(admin.sessions("pool"), ["c"]);
+}
+
+#[test]
+fn rights_are_asked_for_when_a_client_joins_and_not_again_when_it_is_granted() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 1, "{}");
+    user(&mut admin, "~pool +@all");
+    let mut worker = login(&server);
+    worker.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
+    admin.queue_becomes("pool", &["b"]);
+    admin.expect("ACL SETUSER worker -seat.acquire", "+OK");
+    admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(worker.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    let reply = worker.ask("SEAT.ACQUIRE pool b 1");
+    assert!(reply.starts_with("!NOPERM"), "{reply}");
+}
+
+#[test]
+fn a_replica_logs_in_as_a_user_without_any_right_to_pools() {
+    let primary = Server::builder().tcp().start();
+    let mut admin = Dialog::with(&primary);
+    admin.expect(
+        "ACL SETUSER replication reset on >secret -@all +psync +replconf +ping",
+        "+OK",
+    );
+    let replica = Server::builder()
+        .replica_of(&primary)
+        .config("masteruser replication")
+        .config("masterauth secret")
+        .start();
+    primary.wait_for_offset(&replica);
+    admin.acquire("pool", "a", 2, "{}");
+    admin.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    primary.wait_for_offset(&replica);
+    assert_eq!(replica.digest(), primary.digest());
+    // The default user of the replica need not be allowed anything either.
+    Dialog::with(&replica).expect("ACL SETUSER default -@all +info +debug", "+OK");
+    admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    primary.wait_for_offset(&replica);
+    assert_eq!(replica.digest(), primary.digest());
+}
+
+#[test]
+fn a_session_is_no_secret_whoever_may_release_a_pools_seats_may_release_anybodys() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    admin.acquire("pool", "a", 2, "{}");
+    user(&mut admin, "~pool -@all +auth +seat.release");
+    login(&server).expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+}
+
+#[test]
+fn what_is_refused_is_in_the_acl_log_with_the_command_and_the_key() {
+    let server = Server::start();
+    let mut admin = Dialog::with(&server);
+    user(&mut admin, "~other +@all -seat.revoke");
+    let mut worker = login(&server);
+    worker.ask("SEAT.REVOKE other a");
+    worker.ask("SEAT.ACQUIRE pool a 1");
+    let log = admin.ask("ACL LOG");
+    assert!(log.contains("\"seat.revoke\""), "{log}");
+    assert!(log.contains("\"pool\""), "{log}");
+}
+
+#[test]
+fn the_log_holds_no_metadata_however_they_came_and_were_refused() {
+    let mut server = Server::builder()
+        .config("loglevel debug")
+        .module_args("allow-effects yes script-keys yes")
+        .recording()
+        .start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 9, r#"{"token":"s3cret"}"#);
+    for refused in [
+        r#"SEAT.ACQUIRE pool b 9 {"token":"s3cret""#,
+        r#"SEAT.ACQUIRE pool b 9 {"heartbeat_count":"s3cret"}"#,
+        r#"SEAT.EFFECT pool GRANT b 9 "1 1 - 0 0" {"s3cret"}"#,
+        r#"SEAT.EFFECT pool BEAT nobody "1 1 0 0" s3cret"#,
+        "SEAT.HEARTBEAT pool a {} s3cret",
+    ] {
+        let reply = dialog.ask(refused);
+        assert!(reply.starts_with("!ERR "), "{refused}: {reply}");
+    }
+    // That of an invalid entry of the legacy keys.
+    dialog.expect("SADD license:pool:active_sessions c", "1");
+    dialog.expect("HSET license:pool:session_metadata c s3cret", "1");
+    let reply = dialog.ask("SEAT.HEARTBEAT pool c");
+    assert!(reply.starts_with("!ERR "), "{reply}");
+    dialog.expect("DEL license:pool:active_sessions", "1");
+    // A payload that is no pool.
+    dialog.expect("CONFIG SET rdbcompression no", "+OK");
+    let payload = dialog.bytes(&["DUMP", "pool"]);
+    let text = payload.windows(6).position(|bytes| bytes == b"s3cret");
+    let mut spoilt = payload[..payload.len() - CHECKSUM].to_vec();
+    spoilt[text.expect("the text is in the payload") + 6] = b'}';
+    let reply = dialog.ask_args(&[b"RESTORE", b"bad".as_slice(), b"0", &signed(spoilt)]);
+    assert!(reply.starts_with("!ERR "), "{reply}");
+    dialog.expect("DEBUG RELOAD", "+OK");
+    server.restart();
+    assert_eq!(Dialog::with(&server).sessions("pool"), ["a"]);
+    let log = server.log();
+    assert!(log.contains("not a seat-pool"), "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
+}

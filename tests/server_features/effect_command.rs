@@ -1,0 +1,221 @@
+//! SEAT.EFFECT is the server's own; a setting lets an operator pipe an AOF by hand.
+
+use crate::support::Server;
+use crate::support::dialog::{Dialog, Traces, line, replicated, total};
+
+const WELL_FORMED: [&str; 4] = [
+    "SEAT.EFFECT pool GRANT z 9 1700000000 1700000000 - 0 0 {}",
+    "SEAT.EFFECT new GRANT z 9 1700000000 1700000000 - 0 0 {}",
+    "SEAT.EFFECT pool BEAT a 1700000000 7 0 0",
+    "SEAT.EFFECT pool FREE released a",
+];
+
+fn prepared(arguments: &str) -> (Server, Dialog) {
+    let server = Server::builder().recording().module_args(arguments).start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 9, "{}");
+    dialog.acquire("pool", "b", 9, "{}");
+    (server, dialog)
+}
+
+#[test]
+fn clients_may_not_send_effects() {
+    let (server, mut dialog) = prepared("");
+    let digest = server.digest();
+    for command in WELL_FORMED {
+        let before = Traces::of(&server);
+        let reply = dialog.ask(command);
+        assert!(
+            reply.starts_with("!ERR ") && reply.contains("allow-effects"),
+            "{command}: {reply}"
+        );
+        assert_eq!(Traces::of(&server), before, "{command}");
+        // Servers before 7.0 pass on an empty transaction.
+        let replicated = replicated(&server, || {
+            let quoted: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
+            let script = format!("return redis.call({})", quoted.join(","));
+            let reply = dialog.ask_args(&["EVAL", &script, "0"]);
+            assert!(
+                reply.starts_with('!') && reply.contains("allow-effects"),
+                "{script}: {reply}"
+            );
+            dialog.expect("MULTI", "+OK");
+            dialog.ask(command);
+            let reply = dialog.ask("EXEC");
+            assert!(reply.contains("!ERR "), "{command}: {reply}");
+        });
+        assert!(
+            !replicated.iter().any(|line| line.contains("SEAT")),
+            "{replicated:?}"
+        );
+        assert_eq!(server.digest(), digest, "{command}");
+    }
+}
+
+#[test]
+fn malformed_effects_are_refused_and_change_nothing() {
+    let (server, mut dialog) = prepared("allow-effects yes");
+    let lines = [
+        "NOSUCH a",
+        "GRANT a",
+        "GRANT z 9 1 1 - 0 0",
+        "GRANT z 9 1 1 - 0 0 {} more",
+        "GRANT z x 1 1 - 0 0 {}",
+        "GRANT z 9 x 1 - 0 0 {}",
+        "GRANT z 9 1 x - 0 0 {}",
+        "GRANT z 9 -1 1 - 0 0 {}",
+        "GRANT z 9 1 1 x 0 0 {}",
+        "GRANT z 9 1 1 1.5 0 0 {}",
+        "GRANT z 9 1 1 - x 0 {}",
+        "GRANT z 9 1 1 - 0 x {}",
+        "GRANT z 9 1 1 - -5 99 {}",
+        "GRANT z 9 1 1 - 0 0 []",
+        "GRANT z 9 1 1 - 0 0 nonsense",
+        "GRANT z 9 1 1 - 0 0 {",
+        "GRANT z 9 1 1 - 0 0 {\"acquired_at\":5}",
+        "GRANT z 9 1 1 - 0 0 {\"heartbeat_count\":5}",
+        "GRANT z 9223372036854775808 1 1 - 0 0 {}",
+        "BEAT a",
+        "BEAT a 1 1 0",
+        "BEAT a 1 1 0 0 more",
+        "BEAT a x 1 0 0",
+        "BEAT a 1 x 0 0",
+        "BEAT a 1 - 0 0",
+        "BEAT a 1 1 x 0",
+        "BEAT a 1 1 -1 5",
+        "FREE released",
+        "FREE a",
+        "FREE nonsense a",
+    ];
+    for fields in lines {
+        for key in ["pool", "missing"] {
+            let command = format!("SEAT.EFFECT {key} {fields}");
+            let before = Traces::of(&server);
+            let reply = dialog.ask(&command);
+            assert!(reply.starts_with("!ERR "), "{command}: {reply}");
+            assert_eq!(Traces::of(&server), before, "{command}");
+        }
+    }
+    let endless = "x".repeat(70_000);
+    let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    let long: [&[&[u8]]; 6] = [
+        &[b"GRANT", b"", b"9", b"1", b"1", b"-", b"0", b"0", b"{}"],
+        &[
+            b"GRANT",
+            endless.as_bytes(),
+            b"9",
+            b"1",
+            b"1",
+            b"-",
+            b"0",
+            b"0",
+            b"{}",
+        ],
+        &[
+            b"GRANT",
+            b"z",
+            b"9",
+            b"1",
+            b"1",
+            b"-",
+            b"0",
+            b"0",
+            deep.as_bytes(),
+        ],
+        &[
+            b"GRANT",
+            b"z",
+            b"9",
+            b"1",
+            b"1",
+            b"-",
+            b"0",
+            b"0",
+            b"{\"a\":\"\xff\"}",
+        ],
+        &[b"BEAT", b"", b"1", b"1", b"0", b"0"],
+        &[b"FREE", b"released", b""],
+    ];
+    for fields in long {
+        let before = Traces::of(&server);
+        let command: Vec<&[u8]> = [&[b"SEAT.EFFECT".as_slice(), b"pool"], fields].concat();
+        let reply = dialog.ask_args(&command);
+        assert!(reply.starts_with("!ERR "), "{reply}");
+        assert_eq!(Traces::of(&server), before);
+    }
+    for command in ["SEAT.EFFECT", "SEAT.EFFECT pool", "SEAT.EFFECT pool FREE"] {
+        let reply = dialog.ask(command);
+        assert!(reply.starts_with("!ERR "), "{command}: {reply}");
+    }
+    dialog.expect("SET text x", "+OK");
+    for fields in [
+        "GRANT z 9 1 1 - 0 0 {}",
+        "BEAT a 1 1 0 0",
+        "FREE released a",
+    ] {
+        let reply = dialog.ask(&format!("SEAT.EFFECT text {fields}"));
+        assert!(reply.starts_with("!WRONGTYPE"), "{fields}: {reply}");
+    }
+}
+
+#[test]
+fn an_effect_without_its_session_is_counted_and_creates_nothing() {
+    let (server, mut dialog) = prepared("allow-effects yes");
+    let before = Traces::without_totals(&server);
+    for (n, command) in [
+        "SEAT.EFFECT pool BEAT x 1 1 0 0",
+        "SEAT.EFFECT pool FREE expired x",
+        "SEAT.EFFECT missing BEAT a 1 1 0 0",
+        "SEAT.EFFECT missing FREE released a",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let reply = dialog.ask(command);
+        assert!(!reply.starts_with('!'), "{command}: {reply}");
+        assert_eq!(total(&server, "seat_ignored_effects"), n as u64 + 1);
+    }
+    assert_eq!(Traces::without_totals(&server), before);
+    let log = server.log();
+    assert!(
+        log.lines()
+            .any(|line| line.contains("<seat>") && line.contains("diverged")),
+        "{log}"
+    );
+}
+
+#[test]
+fn an_aof_piped_by_hand_makes_the_same_data() {
+    let (server, mut dialog) = prepared("");
+    dialog.acquire("pool", "c", 4, r#"{"k":"ü", "heartbeat_count":5}"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool c", r#"[1, "HEARTBEAT_UPDATED", 6]"#);
+    dialog.expect("SEAT.REVOKE pool b", "1");
+    dialog.acquire("gone", "x", 1, "{}");
+    dialog.expect("SEAT.RELEASE gone x", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SELECT 3", "+OK");
+    dialog.acquire("pool", "d", 1, "{}");
+    let other = Server::builder()
+        .recording()
+        .module_args("allow-effects yes")
+        .start();
+    let mut piped = Dialog::with(&other);
+    let commands = server.commands_in_aof();
+    for command in &commands {
+        let reply = piped.ask_args(command);
+        assert!(!reply.starts_with('!'), "{}: {reply}", line(command));
+    }
+    assert_eq!(other.digest(), server.digest());
+    let effects = |server: &Server| -> Vec<String> {
+        let all = server.commands_in_aof();
+        all.iter()
+            .map(line)
+            .filter(|line| line.starts_with("SEAT."))
+            .collect()
+    };
+    assert_eq!(
+        effects(&other),
+        effects(&server),
+        "what was piped is passed on as it came"
+    );
+}

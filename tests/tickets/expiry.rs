@@ -1,0 +1,134 @@
+//! A ticket whose poller falls silent is lost after its time, by timer, and its seat goes on at once.
+
+use super::poll;
+use crate::queue::{blocked, now_ms, queue, recording, units, waiting};
+use crate::support::dialog::Dialog;
+use crate::support::{Server, eventually};
+
+/// Whether the server removed the lost ticket of `session`; to readers it is lost before.
+pub fn has_left(server: &Server, session: &str) -> bool {
+    let leave = [b"LEAVE", session.as_bytes()].map(<[u8]>::to_vec);
+    let commands = server.commands_in_aof();
+    commands.iter().any(|command| command.ends_with(&leave))
+}
+
+#[test]
+fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    let sent = units(&server, || {
+        dialog.acquire("pool", "a", 1, "{}");
+        let joined_ms = now_ms();
+        let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 500", queued);
+        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        assert!(now_ms() - joined_ms >= 500);
+    });
+    let expected = [
+        vec!["pool GRANT a 1 T T - 0 0 {}"],
+        vec!["pool JOIN t 1 1 T 500 T"],
+        vec!["pool FREE released a"],
+        vec!["pool LEAVE t", "pool GRANT b 1 T T - 0 0 {}"],
+    ];
+    assert_eq!(sent, expected);
+    dialog.expect("SEAT.POSITION pool t", "nil");
+    // Whoever comes back later joins anew.
+    assert_eq!(
+        poll(&mut dialog, "pool", "t", 1),
+        r#"[0, "QUEUED", 1, 1, 1]"#
+    );
+}
+
+#[test]
+fn its_seat_is_kept_for_the_ticket_behind_it() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    dialog.expect(
+        "SEAT.ACQUIRE pool t1 1 QUEUE 200",
+        r#"[0, "QUEUED", 1, 1, 1]"#,
+    );
+    let second = poll(&mut dialog, "pool", "t2", 1);
+    assert!(second.contains("QUEUED"), "{second}");
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    eventually("t1 is lost", || has_left(&server, "t1"));
+    assert_eq!(waiting(&mut dialog, "pool"), ["t2"]);
+    assert_eq!(dialog.pool_info("pool", "kept"), 1);
+    assert_eq!(
+        poll(&mut dialog, "pool", "t1", 1),
+        r#"[0, "QUEUED", 0, 1, 2]"#
+    );
+    assert_eq!(
+        poll(&mut dialog, "pool", "t2", 1),
+        r#"[1, "ACQUIRED", 1, 1]"#
+    );
+}
+
+#[test]
+fn a_ticket_is_lost_for_every_command_from_its_deadline_on() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let second = r#"[0, "QUEUED", 1, 1, 2]"#;
+    dialog.expect("MULTI", "+OK");
+    let steps = [
+        (
+            "SEAT.ACQUIRE pool t1 1 QUEUE 30",
+            r#"[0, "QUEUED", 1, 1, 1]"#,
+        ),
+        ("SEAT.ACQUIRE pool t2 1 QUEUE 600000", second),
+        ("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#),
+        // No timer runs within a transaction.
+        ("DEBUG SLEEP 0.05", "+OK"),
+        ("SEAT.POSITION pool t1", "nil"),
+        ("SEAT.POSITION pool t2", "1"),
+        (
+            "SEAT.ACQUIRE pool n 1",
+            r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool t1 1 QUEUE 600000",
+            r#"[0, "QUEUED", 0, 1, 2]"#,
+        ),
+        ("SEAT.ACQUIRE pool t2 1", r#"[1, "ACQUIRED", 1, 1]"#),
+        ("SEAT.POSITION pool t1", "1"),
+    ];
+    for (command, _) in steps {
+        dialog.expect(command, "+QUEUED");
+    }
+    let replies = steps.map(|(_, reply)| reply).join(", ");
+    dialog.expect("EXEC", &format!("[{replies}]"));
+}
+
+#[test]
+fn polls_put_the_loss_off() {
+    let server = recording();
+    let mut dialog = Dialog::with(&server);
+    dialog.acquire("pool", "a", 1, "{}");
+    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    eventually("it has waited longer than a ticket lasts", || {
+        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1000", queued);
+        queue(&mut dialog, "pool")[0].1 > 1100
+    });
+    assert!(!has_left(&server, "t"));
+    // The latest poll counts, also when it asks for less.
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1", queued);
+    eventually("it is lost", || has_left(&server, "t"));
+}
+
+#[test]
+fn many_are_lost_in_one_instant_and_the_last_takes_the_pool_along() {
+    let server = Server::start();
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SELECT 4", "+OK");
+    for n in 0..1000 {
+        dialog.send(&format!("SEAT.ACQUIRE pool t{n} 0 QUEUE 300"));
+    }
+    for n in 1..=1000 {
+        assert_eq!(dialog.read(), format!(r#"[0, "QUEUED", 0, 0, {n}]"#));
+    }
+    eventually("all are lost", || dialog.ask("EXISTS pool") == "0");
+    assert_eq!(crate::support::dialog::total(&server, "seat_left"), 1000);
+}
