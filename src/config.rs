@@ -1,14 +1,13 @@
 //! The module's settings: arguments of `loadmodule` on every server, and `CONFIG GET|SET seat.*` since Redis 7.0.
 
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{OnceLock, RwLock};
 
 use redis_module::raw;
 use seat_pool::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-use crate::ffi::{Args, Ctx, OwnedStr, ServerEvent, Str, guard};
+use crate::ffi::{Args, Ctx, ServerEvent, TextSetting};
 use crate::sha::{Sha, sha_of_hex};
 
 /// The longest metadata that a caller may send, in bytes.
@@ -241,159 +240,44 @@ fn set(name: &str, value: &str) -> Result<(), String> {
 }
 
 fn register(ctx: Ctx<'_>) -> Result<(), String> {
-    const OK: c_int = raw::Status::Ok as c_int;
-    // SAFETY: the statics are set once before the module is loaded; servers before 7.0 lack the functions.
-    let (Some(register_number), Some(register_switch), Some(register_text), Some(load)) = (unsafe {
-        (
-            raw::RedisModule_RegisterNumericConfig,
-            raw::RedisModule_RegisterBoolConfig,
-            raw::RedisModule_RegisterStringConfig,
-            raw::RedisModule_LoadConfigs,
-        )
-    }) else {
+    if !ctx.has_settings() {
         return Ok(());
+    }
+    let taken = |name: &CStr, is_taken: bool| match is_taken {
+        true => Ok(()),
+        false => Err(format!(
+            "cannot register the setting {}",
+            name.to_string_lossy()
+        )),
     };
-    let refused = |name: &CStr| format!("cannot register the setting {}", name.to_string_lossy());
     for number in NUMBERS {
-        // SAFETY: the context is valid, the callbacks fit their types, and the data is a static of the type that they expect.
-        let status = unsafe {
-            register_number(
-                ctx.as_ptr(),
-                number.name.as_ptr(),
-                number.value.load(Relaxed),
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                number.least,
-                number.most,
-                Some(get_number),
-                Some(set_number),
-                None,
-                std::ptr::from_ref(number).cast_mut().cast(),
-            )
-        };
-        if status != OK {
-            return Err(refused(number.name));
-        }
+        let is_taken = ctx.add_number(number.name, number.least, number.most, &number.value);
+        taken(number.name, is_taken)?;
     }
     for switch in SWITCHES {
-        // SAFETY: as above.
-        let status = unsafe {
-            register_switch(
-                ctx.as_ptr(),
-                switch.name.as_ptr(),
-                switch.get().into(),
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                Some(get_switch),
-                Some(set_switch),
-                None,
-                std::ptr::from_ref(switch).cast_mut().cast(),
-            )
-        };
-        if status != OK {
-            return Err(refused(switch.name));
-        }
+        taken(
+            switch.name,
+            ctx.add_switch(switch.name, &switch.value, changed),
+        )?;
     }
     for list in LISTS {
-        let default = CString::new(list.describe()).unwrap_or_default();
-        // SAFETY: as above; the server copies the default.
-        let status = unsafe {
-            register_text(
-                ctx.as_ptr(),
-                list.name.as_ptr(),
-                default.as_ptr(),
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                Some(get_list),
-                Some(set_list),
-                None,
-                std::ptr::from_ref(list).cast_mut().cast(),
-            )
-        };
-        if status != OK {
-            return Err(refused(list.name));
-        }
+        taken(list.name, ctx.add_text(list.name, list))?;
     }
-    // SAFETY: the context is valid, and all settings are registered.
-    if unsafe { load(ctx.as_ptr()) } != OK {
+    if !ctx.load_settings() {
         return Err("the configuration has a bad seat.* setting".into());
     }
     Ok(())
 }
 
-unsafe extern "C" fn get_number(_: *const c_char, data: *mut c_void) -> c_longlong {
-    // SAFETY: `register` passed a static of this type.
-    let number = unsafe { &*data.cast::<Number>() };
-    number.value.load(Relaxed)
-}
+impl TextSetting for ShaList {
+    fn text(&self) -> String {
+        self.describe()
+    }
 
-unsafe extern "C" fn set_number(
-    _: *const c_char,
-    value: c_longlong,
-    data: *mut c_void,
-    _: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: `register` passed a static of this type. The server has checked the range.
-    let number = unsafe { &*data.cast::<Number>() };
-    number.value.store(value, Relaxed);
-    raw::Status::Ok as c_int
-}
-
-unsafe extern "C" fn get_switch(_: *const c_char, data: *mut c_void) -> c_int {
-    // SAFETY: `register` passed a static of this type.
-    let switch = unsafe { &*data.cast::<Switch>() };
-    switch.get().into()
-}
-
-unsafe extern "C" fn set_switch(
-    _: *const c_char,
-    value: c_int,
-    data: *mut c_void,
-    _: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: `register` passed a static of this type.
-    let switch = unsafe { &*data.cast::<Switch>() };
-    switch.value.store(value != 0, Relaxed);
-    guard("a setting", changed);
-    raw::Status::Ok as c_int
-}
-
-thread_local! {
-    /// The text that the server was last given of a list: it stays the module's.
-    static SHOWN: RefCell<Option<OwnedStr>> = const { RefCell::new(None) };
-}
-
-unsafe extern "C" fn get_list(_: *const c_char, data: *mut c_void) -> *mut raw::RedisModuleString {
-    guard("a setting", || {
-        // SAFETY: `register` passed a static of this type.
-        let list = unsafe { &*data.cast::<ShaList>() };
-        let shown = OwnedStr::new(list.describe().as_bytes());
-        let text = shown.get().as_ptr();
-        SHOWN.set(Some(shown));
-        text
-    })
-    .unwrap_or(std::ptr::null_mut())
-}
-
-unsafe extern "C" fn set_list(
-    _: *const c_char,
-    value: *mut raw::RedisModuleString,
-    data: *mut c_void,
-    error: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    let outcome = guard("a setting", || {
-        // SAFETY: `register` passed a static of this type, and the server passes a string.
-        let (list, value) = unsafe { (&*data.cast::<ShaList>(), Str::new(value)) };
-        list.set(&String::from_utf8_lossy(value.bytes()))?;
+    fn set_text(&self, text: &str) -> Result<(), String> {
+        self.set(text)?;
         changed();
         Ok(())
-    });
-    match outcome {
-        Some(Ok(())) => raw::Status::Ok as c_int,
-        Some(Err(why)) => {
-            let why: String = why;
-            // SAFETY: the server passes a place for the error, and frees the string that it finds there.
-            unsafe { *error = OwnedStr::new(why.as_bytes()).into_raw() };
-            raw::Status::Err as c_int
-        }
-        None => raw::Status::Err as c_int,
     }
 }
 

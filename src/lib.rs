@@ -91,7 +91,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
         | HANDLE_ATOMIC_SLOT_MIGRATION;
     ctx.set_options(options);
     seat_pool::calibrate_memory(ffi::bytes_for_one());
-    POOL_TYPE.create_data_type(ctx.as_ptr())?;
+    POOL_TYPE.register(ctx)?;
     config::init(ctx, args, migration::settings_changed)?;
     commands::register(ctx)?;
     grace::register(ctx);

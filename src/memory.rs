@@ -15,8 +15,7 @@ use std::ffi::CString;
 
 use redis_module::raw;
 
-use crate::ffi::{Ctx, Incoming, OwnedStr};
-use crate::server::Info;
+use crate::ffi::{Ctx, Incoming, Info, OwnedStr};
 
 /// A script by what it was called by.
 enum Called {

@@ -1,23 +1,18 @@
 //! The one way to a pool: opens the key, checks its type, lends the pool and commits effects to it.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
+use std::ffi::c_int;
 use std::sync::{Arc, LazyLock};
 
-use redis_module::raw;
-use seat_pool::{Applied, Beat, Effect, Freed, Grant, Limit, Line, Moment, Pool};
+use seat_pool::{Applied, Beat, Effect, Freed, Grant, Join, Limit, Line, Moment, Pool};
 
 use crate::effects;
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, Mode, OwnedStr, Str, api};
+use crate::ffi::{Args, Ctx, Mode, OpenKey, OwnedStr, Str};
 use crate::migration::InvalidEntries;
 use crate::notifications::Events;
-use crate::pool_type::{POOL_TYPE, into_value};
+use crate::pool_type::POOL_TYPE;
 use crate::queue::{self, WaiterId};
 use crate::{deadlines, grace, stats};
-
-/// What takes a key's time to live away.
-const NO_EXPIRE: i64 = raw::REDISMODULE_NO_EXPIRE as i64;
 
 /// How often to look whether the legacy keys still stand in the way of those who wait.
 const LEGACY_LOOK_MS: i64 = 1000;
@@ -34,9 +29,7 @@ pub(crate) struct PoolKey<'a> {
     pub(crate) moment: Moment,
     /// The arguments of the command that is carried out, if it is one.
     args: Args<'a>,
-    /// Absent for a missing key that was opened for reading.
-    handle: Option<NonNull<raw::RedisModuleKey>>,
-    pool: Option<NonNull<Pool>>,
+    key: OpenKey<Pool>,
     /// The clients that are blocked at this name, if any.
     pub(crate) line: Option<Box<Line<WaiterId>>>,
     /// Whether somebody has left that line, so that another may be first now.
@@ -76,19 +69,14 @@ impl<'a> PoolKey<'a> {
     }
 
     fn open(ctx: Ctx<'a>, name: Str<'a>, moment: Moment, mode: Mode) -> Result<PoolKey<'a>, Error> {
-        let mode = mode.flags();
-        // SAFETY: context and name are valid; the handle is closed by `drop`.
-        let handle = unsafe { api!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode) };
-        // SAFETY: the handle is open, or null.
-        let database = unsafe { ctx.database_of(handle.cast()) };
+        let (key, database) = OpenKey::open(ctx, name, mode);
         let mut key = PoolKey {
             ctx,
             name,
             database,
             moment,
             args: Args::NONE,
-            handle: NonNull::new(handle.cast()),
-            pool: None,
+            key,
             line: None,
             has_line_moved: false,
             wakes: Vec::new(),
@@ -97,9 +85,7 @@ impl<'a> PoolKey<'a> {
             suspended: None,
             invalid: None,
         };
-        if let Some(handle) = key.handle {
-            key.pool = pool_behind(handle)?;
-        }
+        key.key.find(&POOL_TYPE)?;
         key.line = queue::take_line(key.database, name.bytes());
         if key.line.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
             key.find_tickets();
@@ -110,11 +96,7 @@ impl<'a> PoolKey<'a> {
     /// The pool, or an empty one for a missing key: a pool with no session does not exist.
     pub(crate) fn pool(&self) -> &Pool {
         static EMPTY: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
-        match &self.pool {
-            // SAFETY: the open key keeps its pool alive, and only `commit` changes or frees it, by `&mut self`.
-            Some(pool) => unsafe { pool.as_ref() },
-            None => &EMPTY,
-        }
+        self.key.value().unwrap_or_else(|| &EMPTY)
     }
 
     /// Tells of the arguments of the command for which the key is open, which effects may then send on without a copy.
@@ -187,12 +169,12 @@ impl<'a> PoolKey<'a> {
 
     /// The value, as a number by which it is known wherever it moves; 0 without a pool.
     pub(crate) fn value(&self) -> usize {
-        self.pool.map_or(0, |pool| pool.addr().get())
+        self.key.address()
     }
 
     /// Whether the key holds a pool, if only until it is closed.
     pub(crate) fn exists(&self) -> bool {
-        self.pool.is_some()
+        self.key.value().is_some()
     }
 
     /// Tells of a place that was given up.
@@ -240,9 +222,7 @@ impl<'a> PoolKey<'a> {
 
     /// Removes the pool with all that is in it, here and on whoever follows.
     pub(crate) fn remove(mut self) {
-        if let (Some(handle), Some(_)) = (self.handle, self.pool.take()) {
-            // SAFETY: the key is open for writing, and no reference to the pool is left.
-            unsafe { api!(RedisModule_UnlinkKey)(handle.as_ptr().cast()) };
+        if self.key.unlink() {
             self.ctx.replicate(c"UNLINK", &[self.name]);
             self.ctx.signal_modified(self.name);
             self.events.add(Events::DEL);
@@ -266,20 +246,17 @@ impl<'a> PoolKey<'a> {
     }
 
     fn apply(&mut self, effect: &Effect<'_>) -> Applied {
-        let Some(handle) = self.handle else {
+        let had_pool = self.exists();
+        match effect {
+            _ if had_pool => {}
+            Effect::Grant(Grant { seats, .. })
+            | Effect::Import(Grant { seats, .. })
+            | Effect::Join(Join { seats, .. }) => self.key.insert(&POOL_TYPE, Pool::new(*seats)),
+            _ => return Applied::Missed,
+        }
+        let Some(pool) = self.key.value_mut() else {
             return Applied::Missed;
         };
-        let had_pool = self.exists();
-        let pool = match (self.pool, effect) {
-            (Some(pool), _) => pool,
-            (None, Effect::Grant(grant) | Effect::Import(grant)) => {
-                self.create(handle, grant.seats)
-            }
-            (None, Effect::Join(join)) => self.create(handle, join.seats),
-            (None, _) => return Applied::Missed,
-        };
-        // SAFETY: the open key keeps its pool alive, and `&mut self` makes this the only reference.
-        let pool = unsafe { &mut *pool.as_ptr() };
         let was_emptied = had_pool && pool.is_empty();
         let event = match effect {
             // Only the first call of a poller is told; those that follow keep its place.
@@ -297,10 +274,7 @@ impl<'a> PoolKey<'a> {
         stats::add_tickets(pool.tickets() as i64 - tickets);
         if was_emptied && !pool.is_empty() {
             // Whoever follows has removed the key with what emptied the pool, its time to live included, and makes another now.
-            // SAFETY: the key is open for writing and holds a value.
-            unsafe {
-                api!(RedisModule_SetExpire)(handle.as_ptr().cast(), NO_EXPIRE);
-            }
+            self.key.persist();
         }
         self.events.add(event);
         if let Some(deadline_ms) = effect.deadline_ms() {
@@ -320,35 +294,19 @@ impl<'a> PoolKey<'a> {
         self.ctx.signal_modified(self.name);
         applied
     }
-
-    fn create(&mut self, handle: NonNull<raw::RedisModuleKey>, seats: i64) -> NonNull<Pool> {
-        let value = into_value(Pool::new(seats));
-        // SAFETY: the key is open for writing and empty; the server owns the value from now on.
-        unsafe {
-            let pool_type = *POOL_TYPE.raw_type.borrow();
-            api!(RedisModule_ModuleTypeSetValue)(handle.as_ptr().cast(), pool_type, value);
-        }
-        let pool = NonNull::new(value.cast::<Pool>()).expect("a box is not null");
-        self.pool = Some(pool);
-        pool
-    }
 }
 
 impl Drop for PoolKey<'_> {
     fn drop(&mut self) {
         let mut was_emptied = false;
-        if let Some(handle) = self.handle {
-            if self.exists() && self.pool().is_empty() {
-                was_emptied = true;
-                self.pool = None;
-                // SAFETY: an effect has emptied the pool, so the key is open for writing. No reference to the pool is left.
-                unsafe { api!(RedisModule_DeleteKey)(handle.as_ptr().cast()) };
-                deadlines::forget(self.database, self.name.bytes());
-                self.events.add(Events::DEL);
-            }
-            // SAFETY: the handle is open and not used again.
-            unsafe { api!(RedisModule_CloseKey)(handle.as_ptr().cast()) };
+        if self.exists() && self.pool().is_empty() {
+            // An effect has emptied the pool, so the key is open for writing.
+            was_emptied = true;
+            self.key.delete();
+            deadlines::forget(self.database, self.name.bytes());
+            self.events.add(Events::DEL);
         }
+        self.key.close();
         if let Some(line) = self.line.take() {
             let has_waiters = !line.is_empty();
             queue::put_line(self.database, self.name.bytes(), line);
@@ -366,21 +324,5 @@ impl Drop for PoolKey<'_> {
             self.ctx.tell_gone(key.get());
         }
         queue::unblock(&self.wakes);
-    }
-}
-
-/// The pool of an open key, `None` for an empty key.
-fn pool_behind(handle: NonNull<raw::RedisModuleKey>) -> Result<Option<NonNull<Pool>>, Error> {
-    let handle = handle.as_ptr().cast();
-    // SAFETY: the handle is open.
-    unsafe {
-        if api!(RedisModule_KeyType)(handle) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
-            return Ok(None);
-        }
-        if api!(RedisModule_ModuleTypeGetType)(handle) != *POOL_TYPE.raw_type.borrow() {
-            return Err(Error::WrongType);
-        }
-        let value: *mut c_void = api!(RedisModule_ModuleTypeGetValue)(handle);
-        Ok(NonNull::new(value.cast::<Pool>()))
     }
 }

@@ -1,47 +1,10 @@
 //! The server around the module: what it is, and how it is set up.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
-use std::ptr;
+use std::ffi::{CStr, c_int};
 use std::sync::LazyLock;
 
-use redis_module::raw;
-
-use crate::ffi::{Ctx, OwnedStr, api};
-
-/// A section of INFO. The wrapper of the crate would keep a reference to each value for ever.
-pub(crate) struct Info<'a> {
-    ctx: Ctx<'a>,
-    raw: *mut raw::RedisModuleServerInfoData,
-}
-
-impl Info<'_> {
-    pub(crate) fn of<'a>(ctx: Ctx<'a>, section: &CStr) -> Info<'a> {
-        // SAFETY: the context and the name are valid; what is returned is freed by `drop`.
-        let raw = unsafe { api!(RedisModule_GetServerInfo)(ctx.as_ptr(), section.as_ptr()) };
-        Info { ctx, raw }
-    }
-
-    /// A field of the section, empty if it is not there.
-    pub(crate) fn field(&self, name: &CStr) -> String {
-        // SAFETY: the name is valid, and the value, if there is one, is a C string that lasts as long as the information.
-        unsafe {
-            let value = api!(RedisModule_ServerInfoGetFieldC)(self.raw, name.as_ptr());
-            if value.is_null() {
-                String::new()
-            } else {
-                CStr::from_ptr(value).to_string_lossy().into_owned()
-            }
-        }
-    }
-}
-
-impl Drop for Info<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the information was made in `of`, and no value of it is left.
-        unsafe { api!(RedisModule_FreeServerInfo)(self.ctx.as_ptr(), self.raw) };
-    }
-}
+use crate::ffi::{Ctx, Info, OwnedStr, has_function};
 
 /// The server's name and its own version. What INFO states as Redis's is, on Valkey, the version
 /// that it is compatible with.
@@ -114,14 +77,8 @@ fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
 /// Since then it has also had the module API under a name of its own, which is what can be asked
 /// for.
 pub(crate) fn replies_later() -> bool {
-    static REPLIES_LATER: LazyLock<bool> = LazyLock::new(|| {
-        let name = c"ValkeyModule_UnblockClient";
-        let mut function: *mut c_void = ptr::null_mut();
-        // SAFETY: the server looks the name up, and writes the function's address if it has it;
-        // nothing is called by that.
-        let status = unsafe { api!(RedisModule_GetApi)(name.as_ptr(), (&raw mut function).cast()) };
-        status == raw::Status::Ok as c_int
-    });
+    static REPLIES_LATER: LazyLock<bool> =
+        LazyLock::new(|| has_function(c"ValkeyModule_UnblockClient"));
     *REPLIES_LATER
 }
 

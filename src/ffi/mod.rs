@@ -8,11 +8,14 @@
 mod call;
 mod callback;
 mod clock;
+mod data_type;
 mod filter;
+mod info;
 mod keyspace;
 mod memory;
 mod module_context;
 mod server_events;
+mod settings;
 mod spec;
 mod user;
 mod value;
@@ -20,10 +23,13 @@ mod value;
 pub(crate) use call::Reply;
 pub(crate) use callback::{BlockedClient, TimerId};
 pub(crate) use clock::{server_ms, uptime_ms};
+pub(crate) use data_type::{DataType, OpenKey, Value};
 pub(crate) use filter::Incoming;
+pub(crate) use info::{Info, has_function, server_version};
 pub(crate) use keyspace::{Kind, Mode, Walk};
 pub(crate) use module_context::with_module_context;
 pub(crate) use server_events::ServerEvent;
+pub(crate) use settings::TextSetting;
 pub(crate) use spec::{Argument, Spec};
 pub(crate) use user::{User, has_users};
 pub(crate) use value::{Digest, Io};
@@ -397,13 +403,6 @@ impl<'a> Args<'a> {
         // SAFETY: as above.
         self.argv.iter().map(|&raw| unsafe { Str::new(raw) })
     }
-}
-
-/// The server's version as one number, two hexadecimal digits each, 0 where it does not tell:
-/// Valkey's own on Valkey.
-pub(crate) fn server_version() -> c_int {
-    // SAFETY: the function has no conditions; it is absent in the oldest servers.
-    unsafe { raw::RedisModule_GetServerVersion.map_or(0, |version| version()) }
 }
 
 /// What the server's allocator really sets aside for one byte.
