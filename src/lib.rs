@@ -1,10 +1,12 @@
 //! redis-seat: a native seat pool for Redis, as a module.
 //!
-//! The pool itself is the crate `seat-pool`, which decides everything about seats. This crate is thin: it makes the pool a data type
-//! of the server ([`pool_type`]), opens it behind a key ([`pool_key`]), turns commands into decisions ([`commands`]) and decisions
-//! into replicated effects ([`effects`]).
+//! The pool itself is the crate `seat-pool`, which decides everything about seats. This crate is
+//! thin: it makes the pool a data type of the server ([`pool_type`]), opens it behind a key
+//! ([`pool_key`]), turns commands into decisions ([`commands`]) and decisions into replicated
+//! effects ([`effects`]).
 
 mod arrivals;
+mod command_filter;
 mod commands;
 mod config;
 mod data_sets;
@@ -66,7 +68,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     const OK: c_int = raw::Status::Ok as c_int;
     const ERR: c_int = raw::Status::Err as c_int;
     let api_version = raw::REDISMODULE_APIVER_1 as c_int;
-    // SAFETY: this is the call that an entry point begins with; nothing of the API, allocation included, works before it.
+    // SAFETY: this is the call that an entry point begins with; nothing of the API, allocation
+    // included, works before it.
     let status =
         unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION_NUMBER, api_version) };
     if status != OK {
@@ -92,7 +95,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     ctx.set_options(options);
     seat_pool::calibrate_memory(ffi::bytes_for_one());
     POOL_TYPE.register(ctx)?;
-    config::init(ctx, args, migration::settings_changed)?;
+    config::init(ctx, args, settings_changed)?;
     commands::register(ctx)?;
     grace::register(ctx);
     timer::register();
@@ -103,6 +106,7 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
         ctx.set_options(options);
     }
     migration::register();
+    settings_changed();
     config::listen(ctx);
     stats::register(ctx);
     ctx.log_notice(&format!(
@@ -115,8 +119,16 @@ fn load(ctx: Ctx<'_>, args: Args<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A panic is caught before it reaches the server, and logged where it is caught. The standard hook would print a backtrace first, which
-/// stops the server for a tenth of a second.
+/// Has what the settings say take effect, once the module is loaded.
+fn settings_changed() {
+    ffi::with_module_context(|ctx| {
+        command_filter::settings_changed(ctx);
+        migration::settings_changed(ctx);
+    });
+}
+
+/// A panic is caught before it reaches the server, and logged where it is caught. The standard hook
+/// would print a backtrace first, which stops the server for a tenth of a second.
 fn quiet_panics() {
     std::panic::set_hook(Box::new(|panic| {
         ffi::log_panic(&panic.to_string());

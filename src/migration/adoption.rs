@@ -46,7 +46,8 @@ const LOOKS: usize = 3;
 /// those sessions. Invalid entries stay there, and count as taken seats. While the entries cannot
 /// be known or adopted, grants are suspended.
 ///
-/// Those who wait for sessions that have come to hold seats are told so before anything else happens.
+/// Those who wait for sessions that have come to hold seats are told so before anything else
+/// happens.
 pub(crate) fn open_for_write<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
@@ -229,8 +230,9 @@ pub(super) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) ->
     Ok(())
 }
 
-/// Takes over the sessions of a SET and the metadata of a HASH, deletes both, and returns how many sessions that were. A key that
-/// is not of its type is left alone. All or nothing: an error has changed nothing. O(n).
+/// Takes over the sessions of a SET and the metadata of a HASH, deletes both, and returns how many
+/// sessions that were. A key that is not of its type is left alone. All or nothing: an error has
+/// changed nothing. O(n).
 pub(super) fn take_over(
     key: &mut PoolKey<'_>,
     sessions: Str<'_>,
@@ -249,7 +251,8 @@ pub(super) fn take_over(
 
 /// Has sessions hold seats, and returns how many of them did not before.
 fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
-    // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or than what was granted under it.
+    // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or
+    // than what was granted under it.
     let waiting = key
         .line()
         .first()
@@ -274,8 +277,9 @@ fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
     imported
 }
 
-/// Writes the live sessions of a pool into a SET and a HASH, as the scripts would have them, removes the pool, and returns how many
-/// sessions that were. What is in the two already stays, unless it is of the same session. All or nothing. O(n).
+/// Writes the live sessions of a pool into a SET and a HASH, as the scripts would have them,
+/// removes the pool, and returns how many sessions that were. What is in the two already stays,
+/// unless it is of the same session. All or nothing. O(n).
 pub(super) fn export_to(
     key: PoolKey<'_>,
     sessions: Str<'_>,

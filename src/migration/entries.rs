@@ -133,7 +133,8 @@ fn strings_of(reply: &Option<Reply>) -> impl Iterator<Item = &[u8]> {
     reply.iter().filter_map(Reply::strings).flatten()
 }
 
-/// Carries a command of the server's out, here and on whoever follows, if there is anything to carry out.
+/// Carries a command of the server's out, here and on whoever follows, if there is anything to
+/// carry out.
 pub(super) fn write(ctx: Ctx<'_>, command: &'static CStr, key: Str<'_>, parts: &[OwnedStr]) {
     let parts = parts.iter().map(OwnedStr::get);
     let arguments: Vec<_> = std::iter::once(key).chain(parts).collect();

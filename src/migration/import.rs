@@ -38,7 +38,8 @@ impl Command for Import {
         let ctx = call.ctx;
         let (sessions, metadata) = (call.arg(2)?, call.arg(3)?);
 
-        // What the settings would take over by themselves is left for the next command: this one grants nothing.
+        // What the settings would take over by themselves is left for the next command: this one
+        // grants nothing.
         let mut key = open_as_known(ctx, call.key()?, call.moment, PoolKey::write)?;
         check_types(ctx, sessions, metadata)?;
         let imported = take_over(&mut key, sessions, metadata)?;

@@ -1,8 +1,10 @@
-//! Which of the scripts' keys may exist: a hint, so that a command whose pool has none pays nothing to find that out.
+//! Which of the scripts' keys may exist: a hint, so that a command whose pool has none pays nothing
+//! to find that out.
 //!
-//! Keyspace events tell of each such key that comes to be. What was there before is found by one walk through all keys, in small
-//! steps; until it is over, every command looks for itself. So the hint misses none that is there. It may name keys that were moved
-//! or flushed away without an event.
+//! Keyspace events tell of each such key that comes to be. What was there before is found by one
+//! walk through all keys, in small steps; until it is over, every command looks for itself. So the
+//! hint misses none that is there. It may name keys that were moved or flushed away without an
+//! event.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,7 +20,8 @@ use crate::data_sets::{DataSets, Second, is_second_loading};
 use crate::ffi::{Ctx, Kind, OwnedStr, Str, Walk, guard};
 use crate::{config, lazy_free, server, stats};
 
-/// How long one step of the walk may take, and how long the event loop has for others until the next.
+/// How long one step of the walk may take, and how long the event loop has for others until the
+/// next.
 const STEP: Duration = Duration::from_micros(500);
 const PAUSE_MS: i64 = 5;
 
@@ -29,7 +32,8 @@ type Pools = BTreeMap<Box<[u8]>, Option<KnownInvalid>>;
 /// What is known of legacy keys that have invalid entries alone.
 #[derive(Clone)]
 pub(super) struct KnownInvalid {
-    /// What was at the two keys. SET and a time to live that ends change that without an event that is asked for.
+    /// What was at the two keys. SET and a time to live that ends change that without an event that
+    /// is asked for.
     pub(super) kinds: [Kind; 2],
     /// Which value was at the pool's own name: another one may have the sessions.
     pub(super) value: usize,

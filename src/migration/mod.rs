@@ -1,45 +1,41 @@
-//! Migration: a team moves from the Lua scripts to the pool while their callers, readers and data go
-//! on.
+//! Migration: a team moves from the Lua scripts to the pool while their callers, readers and data
+//! go on.
 //!
-//! The scripts keep a pool in two legacy keys whose names they make from an argument. Three settings
-//! let the two live side by side: listed scripts are carried out as commands of the module
-//! ([`filter`]), what others put into the legacy keys is adopted by the next command that writes to
-//! the pool ([`adoption`]), and readers of those keys are answered from the pool ([`view`]).
+//! The scripts keep a pool in two legacy keys whose names they make from an argument. Three
+//! settings let the two live side by side: listed scripts are carried out as commands of the module
+//! ([`rewrite`]), what others put into the legacy keys is adopted by the next command that writes
+//! to the pool ([`adoption`]), and readers of those keys are answered from the pool ([`view`]).
 //!
-//! Whatever writes to a pool opens it by [`open_for_write`], so that no decision is made without the
-//! sessions in its legacy keys.
+//! Whatever writes to a pool opens it by [`open_for_write`], so that no decision is made without
+//! the sessions in its legacy keys.
 
 mod adoption;
 mod entries;
 mod export;
-mod filter;
 mod import;
 mod invalid_entries;
 mod legacy_keys;
 mod names;
+mod rewrite;
 mod rights;
 mod view;
 
 pub(crate) use adoption::{Caller, open_as_known, open_for_write, remove_invalid};
 pub(crate) use export::Export;
-pub(crate) use filter::is_outdated;
 pub(crate) use import::Import;
 pub(crate) use invalid_entries::InvalidEntries;
 pub(crate) use legacy_keys::{databases_swapped, flushed, follow, forget_invalid, hears_of_keys};
+pub(crate) use rewrite::{is_outdated, rewrite_reader, rewrite_script, rewrites_commands};
 pub(crate) use view::View;
 
-use crate::ffi::with_module_context;
+use crate::ffi::Ctx;
 
-/// Has the settings that are given at load take effect.
+/// Makes what has to be made once, when the module is loaded.
 pub(crate) fn register() {
-    filter::make_names();
-    settings_changed();
+    rewrite::make_names();
 }
 
 /// Has what the settings say take effect.
-pub(crate) fn settings_changed() {
-    with_module_context(|ctx| {
-        filter::settings_changed(ctx);
-        legacy_keys::settings_changed(ctx);
-    });
+pub(crate) fn settings_changed(ctx: Ctx<'_>) {
+    legacy_keys::settings_changed(ctx);
 }

@@ -1,16 +1,17 @@
-//! `SEAT.SISMEMBER`, `SEAT.SMEMBERS`, `SEAT.SCARD`, `SEAT.HGET`, `SEAT.HGETALL`, `SEAT.HEXISTS`, `SEAT.HLEN`, `SEAT.HKEYS`: what
-//! readers of the scripts' keys become, and answered as these keys would be.
+//! `SEAT.SISMEMBER`, `SEAT.SMEMBERS`, `SEAT.SCARD`, `SEAT.HGET`, `SEAT.HGETALL`, `SEAT.HEXISTS`,
+//! `SEAT.HLEN`, `SEAT.HKEYS`: what readers of the scripts' keys become, and answered as these keys
+//! would be.
 //!
-//! Where the pool exists it counts, together with what others have put into the scripts' keys since and no command has taken over
-//! yet. Where it does not, the keys are read as they are.
+//! Where the pool exists it counts, together with what others have put into the scripts' keys since
+//! and no command has taken over yet. Where it does not, the keys are read as they are.
 
 use std::ffi::CStr;
 
 use redis_module::raw;
 use seat_pool::{Moment, Pool};
 
-use super::filter::READERS;
 use super::names::pool_of;
+use super::rewrite::READERS;
 use super::rights;
 use crate::commands::call::{Call, Command, SINCE};
 use crate::error::Error;
@@ -164,7 +165,8 @@ impl Seen<'_> {
         self.ctx.call_for_client(command, self.arguments)
     }
 
-    /// What the key itself has of sessions that are not in the pool: groups of `width` strings, the session first.
+    /// What the key itself has of sessions that are not in the pool: groups of `width` strings, the
+    /// session first.
     fn others(&self, command: &'static CStr, width: usize) -> Result<Vec<Vec<u8>>, Error> {
         if !self.has_others() {
             return Ok(Vec::new());

@@ -1,5 +1,5 @@
-//! The scripts' own calls, before the server runs them: listed scripts become commands of the module, and readers of the scripts'
-//! keys are sent to the pool.
+//! Rewriting commands before the server runs them: calls of listed scripts become commands of the
+//! module, and so do reads of legacy keys.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int};
@@ -9,9 +9,9 @@ use sha1_smol::Sha1;
 
 use super::names::{METADATA, PREFIX, SESSIONS, pool_of};
 use crate::config::{self, ShaList};
-use crate::ffi::{Ctx, Incoming, OwnedStr, Str, with_module_context};
+use crate::ffi::{Incoming, OwnedStr, Str, with_module_context};
 use crate::sha::sha_of_hex;
-use crate::{memory, slot, stats};
+use crate::{slot, stats};
 
 /// A command that reads one of the scripts' keys.
 pub(crate) struct Reader {
@@ -127,31 +127,20 @@ fn lists() -> [&'static ShaList; 3] {
     ]
 }
 
-/// Listed scripts take effect together: if one of the three still ran as a script, it would not see what the others do.
+/// Listed scripts take effect together: if one of the three still ran as a script, it would not see
+/// what the others do.
 fn carries_out_scripts() -> bool {
     lists().iter().all(|list| !list.is_empty())
 }
 
-pub(super) fn settings_changed(ctx: Ctx<'_>) {
-    let is_needed = carries_out_scripts() || config::SCRIPT_VIEW.get() || memory::needs_filter(ctx);
-    ctx.filter_commands(is_needed.then_some(on_command));
+/// Whether any command is to be rewritten, as the settings are.
+pub(crate) fn rewrites_commands() -> bool {
+    carries_out_scripts() || config::SCRIPT_VIEW.get()
 }
 
-fn on_command(command: &mut Incoming<'_>) {
-    let Some(name) = command.get(0) else { return };
-    match name.len() {
-        4 | 7 if name[0].eq_ignore_ascii_case(&b'e') => {
-            with_module_context(|ctx| memory::note(ctx, command));
-            script(command);
-        }
-        4..=9 if matches!(name[0], b'h' | b'H' | b's' | b'S') => reader(command),
-        _ => {}
-    }
-}
-
-/// `EVALSHA sha 1 key argument ...` of a listed script, or `EVAL text 1 key argument ...` of its text, becomes
-/// `SEAT.* key argument ...`.
-fn script(command: &mut Incoming<'_>) {
+/// `EVALSHA sha 1 key argument ...` of a listed script, or `EVAL text 1 key argument ...` of its
+/// text, becomes `SEAT.* key argument ...`.
+pub(crate) fn rewrite_script(command: &mut Incoming<'_>) {
     let name = command.get(0).unwrap_or_default();
     let by_hash = name.eq_ignore_ascii_case(b"EVALSHA");
     let is_script = by_hash || name.eq_ignore_ascii_case(b"EVAL");
@@ -166,7 +155,8 @@ fn script(command: &mut Incoming<'_>) {
     };
     let listed = sha.and_then(|sha| lists().iter().position(|list| list.contains(sha)));
     let Some(listed) = listed else { return };
-    // A replica leaves scripts alone. They only read there, and one may come from a primary that replicates them as they are (6.2).
+    // A replica leaves scripts alone. They only read there, and one may come from a primary that
+    // replicates them as they are (6.2).
     let mut is_replica = false;
     with_module_context(|ctx| {
         is_replica = ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE);
@@ -184,8 +174,8 @@ fn script(command: &mut Incoming<'_>) {
     });
 }
 
-/// Whether a command of this name is the call of a script that is not carried out any more: it waited, in a transaction or a pause,
-/// while the settings changed.
+/// Whether a command of this name is the call of a script that is not carried out any more: it
+/// waited, in a transaction or a pause, while the settings changed.
 pub(crate) fn is_outdated(name: Str<'_>) -> bool {
     let is_ours = |names: &Names| {
         let scripts = names.scripts.iter();
@@ -195,7 +185,7 @@ pub(crate) fn is_outdated(name: Str<'_>) -> bool {
 }
 
 /// `SISMEMBER license:...:active_sessions session` and its like become `SEAT.SISMEMBER ...`.
-fn reader(command: &mut Incoming<'_>) {
+pub(crate) fn rewrite_reader(command: &mut Incoming<'_>) {
     if !config::SCRIPT_VIEW.get() {
         return;
     }
