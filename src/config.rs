@@ -1,4 +1,5 @@
-//! The module's settings: arguments of `loadmodule` on every server, and `CONFIG GET|SET seat.*` since Redis 7.0.
+//! The module's settings: arguments of `loadmodule` on every server, and `CONFIG GET|SET seat.*`
+//! since Redis 7.0.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};

@@ -21,7 +21,8 @@ use crate::data_sets::{DataSets, Second};
 use crate::ffi::{Ctx, TimerId};
 use crate::lazy_free;
 
-/// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of milliseconds can state.
+/// The longest that the timer sleeps. The server's timers cannot hold every wait that 64 bits of
+/// milliseconds can state.
 const LONGEST_WAIT_MS: i64 = 3_600_000;
 
 /// The deadlines of a data set: database, then key.
@@ -69,8 +70,8 @@ impl Registry {
             .min()
     }
 
-    /// Takes out the earliest deadline of all databases if it has come up by `now_ms`. Of those that came up in the same moment, the
-    /// databases take turns.
+    /// Takes out the earliest deadline of all databases if it has come up by `now_ms`. Of those
+    /// that came up in the same moment, the databases take turns.
     fn take_due(&mut self, now_ms: i64) -> Option<(c_int, Box<[u8]>)> {
         let last = self.last;
         let deadlines = self
@@ -137,8 +138,9 @@ pub(crate) fn forget(database: c_int, key: &[u8]) {
     });
 }
 
-/// As [`forget`], for a server that does not say from which database the pool has gone: up to 6.2. If the pool had `deadlines`, its
-/// database has one here, unless the timer has just taken it. Where that leaves a doubt, the timer looks at once and finds out.
+/// As [`forget`], for a server that does not say from which database the pool has gone: up to 6.2.
+/// If the pool had `deadlines`, its database has one here, unless the timer has just taken it.
+/// Where that leaves a doubt, the timer looks at once and finds out.
 pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
     let (having, is_looked_at): (Vec<c_int>, bool) = REGISTRY.with_borrow(|registry| {
         let schedules = registry.deadlines.shown.iter();
@@ -306,7 +308,8 @@ mod tests {
                 break;
             }
         }
-        // After `d` of the third database it is the turn of those above, then of those from the first on.
+        // After `d` of the third database it is the turn of those above, then of those from the
+        // first on.
         assert_eq!(taken, *b"deacee");
     }
 }

@@ -1,11 +1,11 @@
 //! What the server calls back for: keys that come, data sets that are replaced, and the server's
 //! role.
 //!
-//! The module keeps some things outside the key space: the deadline registry ([`crate::deadlines`]),
-//! which legacy keys there are ([`crate::migration`]), grants that no client has confirmed
-//! ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are about the data set
-//! that is shown. These are the ways in which its keys come, go and come back, and what the server
-//! tells of each:
+//! The module keeps some things outside the key space: the deadline registry
+//! ([`crate::deadlines`]), which legacy keys there are ([`crate::migration`]), grants that no
+//! client has confirmed ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are
+//! about the data set that is shown. These are the ways in which its keys come, go and come back,
+//! and what the server tells of each:
 //!
 //! - **A command on one key** (`RESTORE`, `COPY`, `MOVE`, `RENAME`, `MIGRATE`), all servers: an
 //!   event of the key that came, which is looked at then.

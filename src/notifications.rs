@@ -7,7 +7,8 @@ use seat_pool::{Effect, Freed};
 
 use crate::ffi::{Ctx, Str};
 
-/// The keyspace events that a command has caused so far, each at most once as with the server's own commands.
+/// The keyspace events that a command has caused so far, each at most once as with the server's own
+/// commands.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Events(u16);
 

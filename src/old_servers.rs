@@ -102,8 +102,8 @@ fn patterns_allow(ctx: Ctx<'_>, user: Str<'_>, keys: &[Str<'_>]) -> bool {
 }
 
 /// Whether a key pattern is the key, or a beginning of it and a star. Other patterns are taken to
-/// allow nothing: the server does not match for a module, and to match a little differently would be
-/// to let somebody in.
+/// allow nothing: the server does not match for a module, and to match a little differently would
+/// be to let somebody in.
 fn is_allowed_by(pattern: &[u8], key: &[u8]) -> bool {
     let is_plain = |text: &[u8]| !text.iter().any(|byte| b"*?[]\\^".contains(byte));
     match pattern {

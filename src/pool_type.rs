@@ -10,7 +10,8 @@ use crate::effects::emit_to_aof;
 use crate::ffi::{DataType, Digest, Io, OwnedStr, Str, Value, with_module_context};
 use crate::{arrivals, deadlines, queue, server, stats};
 
-/// The version of the RDB encoding that is written. The layout within has a version of its own, `seat_pool`'s.
+/// The version of the RDB encoding that is written. The layout within has a version of its own,
+/// `seat_pool`'s.
 const ENCODING_VERSION: i32 = 1;
 
 /// The type, registered when the module is loaded.

@@ -21,8 +21,8 @@ fn valkey_version(server: &Info<'_>) -> Option<String> {
     (!version.is_empty()).then_some(version)
 }
 
-/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS` or with `MISCONF`. It asks so before commands only;
-/// what the module grants by itself has to ask, too.
+/// Whether the server, a primary, refuses its clients' writes: with `NOREPLICAS` or with `MISCONF`.
+/// It asks so before commands only; what the module grants by itself has to ask, too.
 pub(crate) fn refuses_writes(ctx: Ctx<'_>) -> bool {
     lacks_replicas(ctx) || has_failed_to_save(ctx)
 }
@@ -52,7 +52,8 @@ fn lacks_replicas(ctx: Ctx<'_>) -> bool {
     following < wanted.unwrap_or(1)
 }
 
-/// Whether the last snapshot failed and the server is set to mind that, or the last write to the AOF.
+/// Whether the last snapshot failed and the server is set to mind that, or the last write to the
+/// AOF.
 fn has_failed_to_save(ctx: Ctx<'_>) -> bool {
     let persistence = Info::of(ctx, c"persistence");
     let has_failed = |field| persistence.field(field) == "err";
@@ -65,7 +66,8 @@ fn has_failed_to_save(ctx: Ctx<'_>) -> bool {
         && !is(b"save", b"")
 }
 
-/// The value of a setting of the server's, if `CONFIG` tells: whoever runs the server may have taken that away.
+/// The value of a setting of the server's, if `CONFIG` tells: whoever runs the server may have
+/// taken that away.
 fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let (get, setting) = (OwnedStr::new(b"GET"), OwnedStr::new(name));
     let reply = ctx.call(c"CONFIG", &[get.get(), setting.get()])?;

@@ -1,5 +1,5 @@
-//! What `INFO seat` shows: totals since the module was loaded, and how things are at present. Whoever
-//! knows a figure sets it here.
+//! What `INFO seat` shows: totals since the module was loaded, and how things are at present.
+//! Whoever knows a figure sets it here.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,8 @@ impl Total {
 
     /// Adds one and returns the total with it.
     pub(crate) fn add(&self) -> u64 {
-        // No other thread writes, so there is nothing that an atomic addition, several times the price, would guard against.
+        // No other thread writes, so there is nothing that an atomic addition, several times the
+        // price, would guard against.
         let total = self.value.load(Relaxed) + 1;
         self.value.store(total, Relaxed);
         total
@@ -40,7 +41,8 @@ pub(crate) static ALREADY_ACTIVE: Total = Total::new("already_active");
 pub(crate) static DENIED: Total = Total::new("denied");
 /// Heartbeats counted.
 pub(crate) static HEARTBEATS: Total = Total::new("heartbeats");
-/// Seats given back by their holders, or taken back from clients that were gone before they heard of their grant.
+/// Seats given back by their holders, or taken back from clients that were gone before they heard
+/// of their grant.
 pub(crate) static RELEASED: Total = Total::new("released");
 /// Seats taken away by REVOKE.
 pub(crate) static REVOKED: Total = Total::new("revoked");
@@ -60,7 +62,8 @@ pub(crate) static EXPORTED: Total = Total::new("exported");
 pub(crate) static SCRIPT_CALLS: Total = Total::new("script_calls");
 /// Readers of the scripts' keys that were answered.
 pub(crate) static SCRIPT_READS: Total = Total::new("script_reads");
-/// Effects from a primary or an AOF that met no session; anything but 0 means that a node has diverged.
+/// Effects from a primary or an AOF that met no session; anything but 0 means that a node has
+/// diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
 /// A number of the present moment.
@@ -118,7 +121,8 @@ pub(crate) static LEASE_FLOOR: Remaining = Remaining::new("lease_floor_ms");
 /// The last of all holds of grants.
 pub(crate) static GRANT_HOLD: Remaining = Remaining::new("grant_hold_ms");
 
-/// Tickets in all pools at present, lost and not yet removed ones included. Pools are freed in background threads, too.
+/// Tickets in all pools at present, lost and not yet removed ones included. Pools are freed in
+/// background threads, too.
 static TICKETS: AtomicI64 = AtomicI64::new(0);
 
 /// Those of them that are in a data set that is not shown.

@@ -16,7 +16,8 @@ use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
 use crate::{grace, queue, server, stats};
 
-/// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of the loop.
+/// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of
+/// the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
 
 /// Sessions that are reclaimed between two looks at the clock.
@@ -75,7 +76,8 @@ fn expire_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
         } else if ctx.select_database(database)
             && let Some(next_ms) = expire_from(ctx, name.get(), grace::moment(ctx), out_of_time)
         {
-            // A pool that is not done with comes after those that were due meanwhile, however long ago its own leases lapsed.
+            // A pool that is not done with comes after those that were due meanwhile, however long
+            // ago its own leases lapsed.
             deadlines::note(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
         }
         if out_of_time() {
@@ -95,8 +97,8 @@ fn note_everywhere(ctx: Ctx<'_>, name: Str<'_>) {
     }
 }
 
-/// Frees the seats of one pool's expired leases, serves its queue, and returns its earliest deadline then; that lies in the past if
-/// time was over.
+/// Frees the seats of one pool's expired leases, serves its queue, and returns its earliest
+/// deadline then; that lies in the past if time was over.
 fn expire_from(
     ctx: Ctx<'_>,
     name: Str<'_>,
@@ -106,7 +108,8 @@ fn expire_from(
     let database = ctx.selected_database();
     if !ctx.may_serve(name) {
         let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);
-        // The slot may come back, or the cluster may be down only for a while: then the leases are still to be reclaimed.
+        // The slot may come back, or the cluster may be down only for a while: then the leases are
+        // still to be reclaimed.
         let is_pool = PoolKey::look(ctx, name, moment).is_ok_and(|key| key.exists());
         return (some_left || is_pool).then_some(moment.now_ms + queue::SLOT_LOOK_MS);
     }
@@ -130,7 +133,8 @@ fn expire_from(
         queue::forget_departed(database, name.bytes());
     }
     while key.reclaim(BATCH) == BATCH && !out_of_time() {}
-    // Where grants are suspended, this still removes lost tickets and keeps those whose clients are blocked.
+    // Where grants are suspended, this still removes lost tickets and keeps those whose clients are
+    // blocked.
     key.serve();
     key.next_look_ms()
 }

@@ -1,4 +1,5 @@
-//! `SEAT.NOOP key [argument ...]`, in builds for `make bench` only: what a call costs before a command has done anything.
+//! `SEAT.NOOP key [argument ...]`, in builds for `make bench` only: what a call costs before a
+//! command has done anything.
 
 use redis_module::raw;
 

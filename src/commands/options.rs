@@ -147,7 +147,8 @@ const BAD_LENGTH: &str =
 
 const BAD_TICKET: &str = "must be an integer of milliseconds from 1 to seat.max-queue-ms";
 
-/// The server adds its own clock to it, and refuses what it cannot add only when it is too late for the module.
+/// The server adds its own clock to it, and refuses what it cannot add only when it is too late for
+/// the module.
 const LONGEST_BLOCK_MS: i64 = 1 << 52;
 
 const BAD_TIMEOUT: &str = "must be an integer of milliseconds from 0 to 4503599627370496";

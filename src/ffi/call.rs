@@ -13,8 +13,9 @@ use crate::error::Error;
 /// What `errno` is when a call is to run as the context's user and there is none: ENOTSUP.
 const NO_USER: i32 = if cfg!(target_os = "macos") { 45 } else { 95 };
 
-/// Calls a function that takes a command and its arguments by a format: `s` is a string, and `v` a pointer to strings and their
-/// number. The server makes room for the latter twice, so the few arguments of an effect, which each change sends, are named.
+/// Calls a function that takes a command and its arguments by a format: `s` is a string, and `v` a
+/// pointer to strings and their number. The server makes room for the latter twice, so the few
+/// arguments of an effect, which each change sends, are named.
 macro_rules! send {
     ($function:expr, $to:expr, $command:expr, $arguments:expr) => {{
         let command = $command.as_ptr();
@@ -56,20 +57,24 @@ pub(crate) struct Reply {
 }
 
 impl Ctx<'_> {
-    /// Runs a command of the server's as the server itself, in the selected database, and replicates nothing. `None` if there is no
-    /// such command, or if this node may not serve its keys.
+    /// Runs a command of the server's as the server itself, in the selected database, and
+    /// replicates nothing. `None` if there is no such command, or if this node may not serve its
+    /// keys.
     pub(crate) fn call(self, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
         self.call_with(c"v", command, arguments)
     }
 
-    /// Runs a command here and on whoever follows. What other modules do on hearing of it follows, too, after it.
+    /// Runs a command here and on whoever follows. What other modules do on hearing of it follows,
+    /// too, after it.
     pub(crate) fn call_and_replicate(self, command: &'static CStr, arguments: &[Str<'_>]) {
         self.replicate(command, arguments);
-        // Without `!` the server would let nothing follow that comes of it; `A` and `R` keep the command itself from following twice.
+        // Without `!` the server would let nothing follow that comes of it; `A` and `R` keep the
+        // command itself from following twice.
         self.call_with(c"!ARv", command, arguments);
     }
 
-    /// As [`Ctx::call`], with the reply in the protocol of the client of this callback where the server can (7.0 and later).
+    /// As [`Ctx::call`], with the reply in the protocol of the client of this callback where the
+    /// server can (7.0 and later).
     pub(crate) fn call_for_client(self, command: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
         // SAFETY: the statics are set once before the module's first callback.
         let knows_protocols = unsafe { raw::RedisModule_ReplyWithSet }.is_some();
@@ -83,8 +88,8 @@ impl Ctx<'_> {
         command: &CStr,
         arguments: &[Str<'_>],
     ) -> Option<Reply> {
-        // SAFETY: the context and the arguments are valid, `v` takes a pointer to strings and their number, and a `Str` is such a
-        // pointer.
+        // SAFETY: the context and the arguments are valid, `v` takes a pointer to strings and their
+        // number, and a `Str` is such a pointer.
         let reply = unsafe {
             api!(RedisModule_Call)(
                 self.as_ptr(),
@@ -97,14 +102,17 @@ impl Ctx<'_> {
         NonNull::new(reply).map(|raw| Reply { raw })
     }
 
-    /// Whether the callback runs for a user, so that there are rights to be asked for. For servers of 7.0 and later only.
+    /// Whether the callback runs for a user, so that there are rights to be asked for. For servers
+    /// of 7.0 and later only.
     pub(crate) fn has_user(self) -> bool {
-        // `C` asks for the rights of the context's user. That there is none is found before the command is looked at.
+        // `C` asks for the rights of the context's user. That there is none is found before the
+        // command is looked at.
         let reply = self.call_with(c"Cv", c"HELLO", &[]);
         reply.is_some() || io::Error::last_os_error().raw_os_error() != Some(NO_USER)
     }
 
-    /// Refuses if the server has no command of this name, one that takes arguments: whoever runs the server may have renamed it.
+    /// Refuses if the server has no command of this name, one that takes arguments: whoever runs
+    /// the server may have renamed it.
     pub(crate) fn needs(self, command: &'static CStr) -> Result<(), Error> {
         // Without its arguments it is refused either way, and the reason differs.
         let reply = self.call(command, &[]);
@@ -201,7 +209,8 @@ impl Reply {
         }))
     }
 
-    /// What follows `name` in an array reply of names and values: a string alone, or the strings of an array. Empty without it.
+    /// What follows `name` in an array reply of names and values: a string alone, or the strings of
+    /// an array. Empty without it.
     pub(crate) fn array_after(&self, name: &[u8]) -> Vec<Vec<u8>> {
         // SAFETY: the reply is valid, and so are its elements for as long as it is.
         unsafe {

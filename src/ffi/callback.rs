@@ -128,8 +128,8 @@ pub(crate) struct BlockedClient {
 }
 
 impl BlockedClient {
-    /// Has the client be answered by `on_reply`: up to 7.0 at once, later at the end of this turn of
-    /// the event loop.
+    /// Has the client be answered by `on_reply`: up to 7.0 at once, later at the end of this turn
+    /// of the event loop.
     pub(crate) fn unblock(self) {
         // SAFETY: whoever keeps a handle drops it in `on_free`.
         unsafe { api!(RedisModule_UnblockClient)(self.handle, ptr::null_mut()) };
@@ -138,9 +138,9 @@ impl BlockedClient {
 
 impl Ctx<'_> {
     /// Blocks the client of this call on `key` until its handle is unblocked, for at most
-    /// `timeout_ms` (0 is for ever). `on_reply` then answers it, when it was woken, when its time is
-    /// over or when CLIENT UNBLOCK ended its wait, and `on_free` ends every path. Both get `data`,
-    /// which must not be 0.
+    /// `timeout_ms` (0 is for ever). `on_reply` then answers it, when it was woken, when its time
+    /// is over or when CLIENT UNBLOCK ended its wait, and `on_free` ends every path. Both get
+    /// `data`, which must not be 0.
     ///
     /// `None` if the server refuses, which it does without a word to the client: Valkey does from
     /// 8.1 on where a client of RESP3 is subscribed.
@@ -190,8 +190,8 @@ unsafe extern "C" fn on_reply<R: Fn(Ctx<'_>, u64) + Copy>(
     _: c_int,
 ) -> c_int {
     guard("a blocked client's reply", || {
-        // SAFETY: the server passes the context of this call, which is that of a blocked client, and
-        // `R` was given when it was blocked.
+        // SAFETY: the server passes the context of this call, which is that of a blocked client,
+        // and `R` was given when it was blocked.
         let (ctx, data, reply) = unsafe {
             let data = api!(RedisModule_GetBlockedClientPrivateData)(ctx);
             (Ctx::new(ctx), data.addr() as u64, only::<R>())

@@ -13,8 +13,8 @@ use crate::error::Error;
 /// What the server does with the values of a data type. A value stays where it is in memory for as
 /// long as it lives.
 ///
-/// All of it runs on the main thread but for [`Value::freed`], which may run in a background thread,
-/// and [`Value::save`] and [`Value::rewrite`], which may run in a child that was forked.
+/// All of it runs on the main thread but for [`Value::freed`], which may run in a background
+/// thread, and [`Value::save`] and [`Value::rewrite`], which may run in a child that was forked.
 pub(crate) trait Value: Sized + Send + 'static {
     /// Reads a value that was written in this version of the encoding. `None` if that is not to be
     /// had, for which the reason is logged.
@@ -36,8 +36,8 @@ pub(crate) trait Value: Sized + Send + 'static {
     /// background. 0 would mean always.
     fn allocations(&self) -> usize;
 
-    /// A value for a copy of the key. `database` is that of the key, where the server tells it: from
-    /// 7.0 on.
+    /// A value for a copy of the key. `database` is that of the key, where the server tells it:
+    /// from 7.0 on.
     fn copied(&self, database: Option<c_int>) -> Self;
 
     /// The value was made, and has its place in memory.
@@ -291,13 +291,15 @@ impl<T: Value> OpenKey<T> {
 
     /// The value.
     pub(crate) fn value(&self) -> Option<&T> {
-        // SAFETY: the open key keeps its value alive, which is changed or freed by `&mut self` only.
+        // SAFETY: the open key keeps its value alive, which is changed or freed by `&mut self`
+        // only.
         self.value.map(|value| unsafe { value.as_ref() })
     }
 
     /// The value, to be changed. The key must be open for writing.
     pub(crate) fn value_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: the open key keeps its value alive, and `&mut self` makes this the only reference.
+        // SAFETY: the open key keeps its value alive, and `&mut self` makes this the only
+        // reference.
         self.value.map(|mut value| unsafe { value.as_mut() })
     }
 

@@ -11,11 +11,11 @@ use super::{Ctx, OwnedStr, Str, api, guard};
 
 /// A command that the server is about to run, or to queue in a transaction.
 ///
-/// Only replacing and deleting arguments is offered: up to 6.2 a script's call keeps the room of its arguments, so that one that
-/// a filter made longer would overflow the next.
+/// Only replacing and deleting arguments is offered: up to 6.2 a script's call keeps the room of
+/// its arguments, so that one that a filter made longer would overflow the next.
 ///
-/// Replacing or deleting an argument may free it, so what was read must be done with before: reading borrows, changing borrows
-/// mutably, and there is no second handle of the same command.
+/// Replacing or deleting an argument may free it, so what was read must be done with before:
+/// reading borrows, changing borrows mutably, and there is no second handle of the same command.
 pub(crate) struct Incoming<'a> {
     raw: NonNull<raw::RedisModuleCommandFilterCtx>,
     callback: PhantomData<&'a mut ()>,
@@ -28,7 +28,8 @@ impl Incoming<'_> {
 
     /// Arguments with the command's name.
     pub(crate) fn len(&self) -> usize {
-        // SAFETY: the server passes a valid structure for the length of this callback, here and below.
+        // SAFETY: the server passes a valid structure for the length of this callback, here and
+        // below.
         let len = unsafe { api!(RedisModule_CommandFilterArgsCount)(self.as_ptr()) };
         usize::try_from(len).unwrap_or(0)
     }
@@ -36,8 +37,8 @@ impl Incoming<'_> {
     /// The argument at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
         let index = c_int::try_from(index).ok()?;
-        // SAFETY: the server answers an index that it does not have with null, and an argument lasts until it is replaced or deleted,
-        // for which the borrow must have ended.
+        // SAFETY: the server answers an index that it does not have with null, and an argument
+        // lasts until it is replaced or deleted, for which the borrow must have ended.
         unsafe {
             let argument = api!(RedisModule_CommandFilterArgGet)(self.as_ptr(), index);
             (!argument.is_null()).then(|| Str::new(argument).bytes())
@@ -47,7 +48,8 @@ impl Incoming<'_> {
     /// Puts `text` in the place of the first argument, the command's name.
     pub(crate) fn rename(&mut self, text: &OwnedStr) {
         let name = text.get().as_ptr();
-        // SAFETY: the string is valid; the server gives up one reference to it later, which is added here.
+        // SAFETY: the string is valid; the server gives up one reference to it later, which is
+        // added here.
         unsafe {
             api!(RedisModule_RetainString)(ptr::null_mut(), name);
             api!(RedisModule_CommandFilterArgReplace)(self.as_ptr(), 0, name);
@@ -69,7 +71,8 @@ thread_local! {
 }
 
 impl Ctx<'_> {
-    /// Has `filter` see each command from now on, those of this module's own calls excepted, or none any more.
+    /// Has `filter` see each command from now on, those of this module's own calls excepted, or
+    /// none any more.
     pub(crate) fn filter_commands(self, filter: Option<fn(&mut Incoming<'_>)>) {
         match (FILTER.get(), filter) {
             (None, Some(filter)) => {

@@ -22,7 +22,8 @@ impl Info<'_> {
 
     /// A field of the section, empty if it is not there.
     pub(crate) fn field(&self, name: &CStr) -> String {
-        // SAFETY: the name is valid, and the value, if there is one, is a C string that lasts as long as the information.
+        // SAFETY: the name is valid, and the value, if there is one, is a C string that lasts as
+        // long as the information.
         unsafe {
             let value = api!(RedisModule_ServerInfoGetFieldC)(self.raw, name.as_ptr());
             if value.is_null() {

@@ -1,4 +1,5 @@
-//! Keys other than pools: their types, removing them, hearing of them, and going through all of them.
+//! Keys other than pools: their types, removing them, hearing of them, and going through all of
+//! them.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -95,7 +96,8 @@ impl Ctx<'_> {
         keys.map(|key| self.kind_of(key))
     }
 
-    /// Removes a key that exists, here and on whoever follows, as UNLINK does, but tells of it only by [`Ctx::tell_gone`].
+    /// Removes a key that exists, here and on whoever follows, as UNLINK does, but tells of it only
+    /// by [`Ctx::tell_gone`].
     pub(crate) fn unlink(self, key: Str<'_>) {
         self.with_key(key, Mode::Tend, |handle| {
             // SAFETY: the key is open for writing.
@@ -116,7 +118,8 @@ impl Ctx<'_> {
         mode: Mode,
         body: impl FnOnce(*mut raw::RedisModuleKey) -> T,
     ) -> T {
-        // SAFETY: context and key are valid; the handle is closed below, and `body` does not keep it.
+        // SAFETY: context and key are valid; the handle is closed below, and `body` does not keep
+        // it.
         unsafe {
             let handle = api!(RedisModule_OpenKey)(self.as_ptr(), key.as_ptr(), mode.flags());
             let result = body(handle.cast());
@@ -155,11 +158,12 @@ impl Walk {
         }
     }
 
-    /// Visits some more keys of the selected database, a few at a time, and returns whether others are left. A key that is there all
-    /// the time is visited; `visit` may not change any.
+    /// Visits some more keys of the selected database, a few at a time, and returns whether others
+    /// are left. A key that is there all the time is visited; `visit` may not change any.
     pub(crate) fn go_on(&mut self, ctx: Ctx<'_>, visit: fn(Str<'_>)) -> bool {
         let data = (visit as *const ()).cast_mut().cast::<c_void>();
-        // SAFETY: context and cursor are valid, the callback has the right type, and its data is a function of the type it expects.
+        // SAFETY: context and cursor are valid, the callback has the right type, and its data is a
+        // function of the type it expects.
         let more = unsafe {
             api!(RedisModule_Scan)(ctx.as_ptr(), self.cursor.as_ptr(), Some(on_key), data)
         };

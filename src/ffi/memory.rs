@@ -7,8 +7,9 @@ use redis_module::raw;
 use super::{Ctx, OwnedStr, Str};
 
 impl Ctx<'_> {
-    /// Whether the server found, before the command that it runs now, that it has to refuse commands that need memory. `None` if it
-    /// does not tell: up to 7.0.0, and where SET goes by another name.
+    /// Whether the server found, before the command that it runs now, that it has to refuse
+    /// commands that need memory. `None` if it does not tell: up to 7.0.0, and where SET goes by
+    /// another name.
     pub(crate) fn refuses_what_needs_memory(self) -> Option<bool> {
         let word = OwnedStr::new(b"x");
         self.verdict(c"SET", &[word.get(), word.get()])

@@ -1,9 +1,10 @@
-//! The module API as the rest of the crate sees it: what `redis-module` does not wrap, or wraps at the price of an allocation
-//! for each argument and reply.
+//! The module API as the rest of the crate sees it: what `redis-module` does not wrap, or wraps at
+//! the price of an allocation for each argument and reply.
 //!
-//! Every pointer here comes from the server for the length of one callback, and the types below carry that as a lifetime. All of
-//! it runs on the main thread, with two exceptions: the server may call `free` from a background thread, and it may call what saves
-//! a value (`rdb_save`, `aof_rewrite`) in a child that it has forked.
+//! Every pointer here comes from the server for the length of one callback, and the types below
+//! carry that as a lifetime. All of it runs on the main thread, with two exceptions: the server may
+//! call `free` from a background thread, and it may call what saves a value (`rdb_save`,
+//! `aof_rewrite`) in a child that it has forked.
 
 mod call;
 mod callback;
@@ -42,7 +43,8 @@ use std::ptr::{self, NonNull};
 
 use redis_module::raw;
 
-/// A function of the module API. All that are used without a check exist in every supported server, from 6.2 on.
+/// A function of the module API. All that are used without a check exist in every supported server,
+/// from 6.2 on.
 macro_rules! api {
     ($name:ident) => {
         // The statics are set once, before the module's first callback.
@@ -63,7 +65,8 @@ pub(crate) fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
 fn log(ctx: Option<Ctx<'_>>, level: &CStr, message: &str) {
     let ctx = ctx.map_or(ptr::null_mut(), Ctx::as_ptr);
     let message = CString::new(message).unwrap_or_default();
-    // SAFETY: the context is null or valid, and the message is an argument of the format, never the format itself.
+    // SAFETY: the context is null or valid, and the message is an argument of the format, never the
+    // format itself.
     unsafe {
         api!(RedisModule_Log)(ctx, level.as_ptr(), c"%s".as_ptr(), message.as_ptr());
     }
@@ -81,7 +84,8 @@ pub(crate) struct Ctx<'a> {
     callback: PhantomData<&'a ()>,
 }
 
-/// A string of the server's, such as an argument. A pointer to it, and nothing else, so that a slice of them is what the server takes.
+/// A string of the server's, such as an argument. A pointer to it, and nothing else, so that a
+/// slice of them is what the server takes.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Str<'a> {
@@ -157,7 +161,8 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_GetSelectedDb)(self.as_ptr()) }
     }
 
-    /// Selects a database for the rest of the callback, and returns whether there is such a database.
+    /// Selects a database for the rest of the callback, and returns whether there is such a
+    /// database.
     pub(crate) fn select_database(self, database: c_int) -> bool {
         // SAFETY: the context is valid for 'a; the server refuses a number that it does not have.
         let status = unsafe { api!(RedisModule_SelectDb)(self.as_ptr(), database) };
@@ -174,7 +179,8 @@ impl<'a> Ctx<'a> {
         found
     }
 
-    /// Whether replicating now, outside a command, would crash the server: during CLIENT PAUSE and FAILOVER, and while it loads.
+    /// Whether replicating now, outside a command, would crash the server: during CLIENT PAUSE and
+    /// FAILOVER, and while it loads.
     pub(crate) fn must_not_replicate(self) -> bool {
         // SAFETY: the function has no conditions.
         let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic)() } != 0;
@@ -230,7 +236,8 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_ReplyWithArray)(self.as_ptr(), len as c_long) };
     }
 
-    /// Begins a map of `len` pairs: a RESP3 map, or flat pairs for RESP2 and on servers whose modules have no maps.
+    /// Begins a map of `len` pairs: a RESP3 map, or flat pairs for RESP2 and on servers whose
+    /// modules have no maps.
     pub(crate) fn reply_map(self, len: usize) {
         raw::reply_with_map(self.as_ptr(), len as c_long);
     }
@@ -300,14 +307,16 @@ impl<'a> Str<'a> {
 
     pub(crate) fn bytes(self) -> &'a [u8] {
         let mut len = 0;
-        // SAFETY: the string is valid for 'a, and the server gives the pointer and the length of its bytes.
+        // SAFETY: the string is valid for 'a, and the server gives the pointer and the length of
+        // its bytes.
         unsafe {
             let start = api!(RedisModule_StringPtrLen)(self.as_ptr(), &raw mut len);
             std::slice::from_raw_parts(start.cast::<u8>(), len)
         }
     }
 
-    /// The value of an integer in Redis's strict form: no spaces, no plus sign, no leading zeros, 64 bits.
+    /// The value of an integer in Redis's strict form: no spaces, no plus sign, no leading zeros,
+    /// 64 bits.
     pub(crate) fn integer(self) -> Option<i64> {
         let mut value: c_longlong = 0;
         // SAFETY: the string is valid, and the server writes the value only.
@@ -379,8 +388,9 @@ impl<'a> Args<'a> {
     /// No arguments, for what no command has caused.
     pub(crate) const NONE: Args<'a> = Args { argv: &[] };
 
-    /// The argument behind the key whose own bytes these are, if it is one of the first: not such as are only equal. A command that
-    /// takes any number of sessions asks once for each, so further ones are not looked through.
+    /// The argument behind the key whose own bytes these are, if it is one of the first: not such
+    /// as are only equal. A command that takes any number of sessions asks once for each, so
+    /// further ones are not looked through.
     pub(crate) fn holding(self, bytes: &[u8]) -> Option<Str<'a>> {
         // No command with a session and options has more.
         const FIRST: usize = 12;

@@ -28,8 +28,8 @@ impl Ctx<'_> {
         unsafe { raw::RedisModule_RegisterNumericConfig }.is_some()
     }
 
-    /// Adds a setting whose value, the default at first, is a number of a range. Returns whether the
-    /// server has taken it.
+    /// Adds a setting whose value, the default at first, is a number of a range. Returns whether
+    /// the server has taken it.
     pub(crate) fn add_number(
         self,
         name: &'static CStr,
@@ -105,7 +105,8 @@ impl Ctx<'_> {
         status == Some(OK)
     }
 
-    /// Has the settings that were added be what the configuration says. Returns whether it is right.
+    /// Has the settings that were added be what the configuration says. Returns whether it is
+    /// right.
     pub(crate) fn load_settings(self) -> bool {
         // SAFETY: the context is valid, and the function is absent before 7.0.
         let status = unsafe { raw::RedisModule_LoadConfigs.map(|load| load(self.as_ptr())) };

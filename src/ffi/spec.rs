@@ -109,7 +109,8 @@ impl Argument {
                 display_text: ptr::null(),
             });
         }
-        // SAFETY: a null name ends the list; all fields are pointers or integers, for which zero is a value.
+        // SAFETY: a null name ends the list; all fields are pointers or integers, for which zero is
+        // a value.
         list.push(unsafe { std::mem::zeroed() });
         list
     }
@@ -122,7 +123,8 @@ pub(crate) struct Spec {
     pub(crate) complexity: &'static CStr,
     /// The version of the module that brought it.
     pub(crate) since: &'static CStr,
-    /// The flags of the newest servers, which also name the ACL categories; `slow` is that of all that are not `fast`.
+    /// The flags of the newest servers, which also name the ACL categories; `slow` is that of all
+    /// that are not `fast`.
     pub(crate) flags: &'static CStr,
     /// Arguments with the name, as a minimum if negative.
     pub(crate) arity: c_int,
@@ -142,7 +144,8 @@ impl Spec {
         }
     }
 
-    /// Makes the command known to the server, with its documentation and ACL categories as far as the server has them.
+    /// Makes the command known to the server, with its documentation and ACL categories as far as
+    /// the server has them.
     pub(crate) fn register<F: Fn(Ctx<'_>, Args<'_>) + Copy>(
         &self,
         ctx: Ctx<'_>,
@@ -199,7 +202,8 @@ impl Spec {
 
     /// The flags that this server knows: it refuses a command with any other.
     fn known_flags(&self) -> CString {
-        // SAFETY: the statics are set once before the module's first callback; the function came with `blocking`, in 7.0.
+        // SAFETY: the statics are set once before the module's first callback; the function came
+        // with `blocking`, in 7.0.
         let knows_blocking = unsafe { raw::RedisModule_GetCommand }.is_some();
         let flags = self.flags.to_str().unwrap_or_default().split(' ');
         let known: Vec<&str> = flags
@@ -209,12 +213,14 @@ impl Spec {
     }
 
     fn document(&self, command: *mut raw::RedisModuleCommand) -> Result<(), &'static str> {
-        // SAFETY: read-only data that the server's header defines; the function is absent before 7.0.
+        // SAFETY: read-only data that the server's header defines; the function is absent before
+        // 7.0.
         let (Some(set_info), version) = (unsafe { raw::RedisModule_SetCommandInfo }, &VERSION)
         else {
             return Ok(());
         };
-        // SAFETY: zero ends the list of key specs: all fields are pointers, integers, or unions of them.
+        // SAFETY: zero ends the list of key specs: all fields are pointers, integers, or unions of
+        // them.
         let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
         let keys = (1..).zip(self.keys);
         let mut key_specs: Vec<_> = keys

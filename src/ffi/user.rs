@@ -13,7 +13,8 @@ pub(crate) struct User {
 }
 
 impl Ctx<'_> {
-    /// The name of the user who is logged in on the connection of this call. `None` if the call came by none, such as a script's.
+    /// The name of the user who is logged in on the connection of this call. `None` if the call
+    /// came by none, such as a script's.
     pub(crate) fn user_of_connection(self) -> Option<OwnedStr> {
         // SAFETY: the context is valid; the string is owned, since the context collects none.
         let name =
@@ -21,9 +22,11 @@ impl Ctx<'_> {
         NonNull::new(name).map(OwnedStr::from_raw)
     }
 
-    /// The name of the user for whom this callback runs. `None` if it runs for nobody, or on a server that does not tell (6.2).
+    /// The name of the user for whom this callback runs. `None` if it runs for nobody, or on a
+    /// server that does not tell (6.2).
     pub(crate) fn user(self) -> Option<OwnedStr> {
-        // SAFETY: the function is absent before 7.0. It needs a context with a user, which is asked for first.
+        // SAFETY: the function is absent before 7.0. It needs a context with a user, which is asked
+        // for first.
         let name = unsafe {
             let name_of = raw::RedisModule_GetCurrentUserName?;
             if !self.has_user() {
@@ -59,7 +62,8 @@ impl User {
         NonNull::new(user).map(|raw| User { raw })
     }
 
-    /// Whether the user may do with a key what `flags` (`REDISMODULE_CMD_KEY_ACCESS` and its like) say.
+    /// Whether the user may do with a key what `flags` (`REDISMODULE_CMD_KEY_ACCESS` and its like)
+    /// say.
     pub(crate) fn may(&self, key: Str<'_>, flags: u32) -> bool {
         // SAFETY: the function exists where users do; user and key are valid.
         let status = unsafe {

@@ -8,7 +8,8 @@ use redis_module::raw;
 
 use super::{Str, api};
 
-/// An RDB file or a payload, from which a value is loaded or to which it is saved, or an AOF that is being rewritten.
+/// An RDB file or a payload, from which a value is loaded or to which it is saved, or an AOF that
+/// is being rewritten.
 #[derive(Clone, Copy)]
 pub(crate) struct Io<'a> {
     raw: NonNull<raw::RedisModuleIO>,
@@ -38,7 +39,8 @@ impl Io<'_> {
         }
     }
 
-    /// Reads the next blob of a value that is loaded, or `None` at the end of the data or on a read error.
+    /// Reads the next blob of a value that is loaded, or `None` at the end of the data or on a read
+    /// error.
     pub(crate) fn load_blob(self) -> Option<Blob> {
         let mut len = 0;
         // SAFETY: the io is valid. The buffer, if there is one, is owned from now on.
@@ -67,7 +69,8 @@ impl Io<'_> {
     /// Logs why a value cannot be loaded.
     pub(crate) fn log_error(self, message: &str) {
         let message = CString::new(message).unwrap_or_default();
-        // SAFETY: the io is valid, and the message is an argument of the format, never the format itself.
+        // SAFETY: the io is valid, and the message is an argument of the format, never the format
+        // itself.
         unsafe {
             api!(RedisModule_LogIOError)(
                 self.as_ptr(),
