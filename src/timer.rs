@@ -154,10 +154,14 @@ impl PoolKey<'_> {
     /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
     /// lower by k.
     pub(crate) fn reclaim_for(&mut self, grant: &Grant<'_>) {
+        let seats = usize::try_from(grant.seats).unwrap_or(0);
         loop {
-            let own = usize::from(!self.pool().contains(grant.session));
-            let rows = self.pool().len() + own + self.taken_elsewhere();
-            let excess = rows.saturating_sub(usize::try_from(grant.seats).unwrap_or(0));
+            let rows = self.pool().len() + self.taken_elsewhere();
+            let mut excess = (rows + 1).saturating_sub(seats);
+            if excess > 0 && self.pool().contains(grant.session) {
+                // What is left of it there is replaced.
+                excess -= 1;
+            }
             if excess == 0 || self.reclaim(excess.min(BATCH)) == 0 {
                 return;
             }
