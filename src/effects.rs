@@ -41,6 +41,7 @@ struct Words {
     join: OwnedStr,
     leave: OwnedStr,
     seats: OwnedStr,
+    resize: OwnedStr,
     free: OwnedStr,
     released: OwnedStr,
     revoked: OwnedStr,
@@ -57,6 +58,7 @@ thread_local! {
         join: OwnedStr::new(b"JOIN"),
         leave: OwnedStr::new(b"LEAVE"),
         seats: OwnedStr::new(b"SEATS"),
+        resize: OwnedStr::new(b"RESIZE"),
         free: OwnedStr::new(b"FREE"),
         released: OwnedStr::new(b"released"),
         revoked: OwnedStr::new(b"revoked"),
@@ -121,9 +123,13 @@ fn with_arguments(
                 let session = Sent::of(session, args);
                 send(&[key, words.leave.get(), session.get()]);
             }
-            Effect::Seats(seats) => {
+            Effect::Seats(seats) | Effect::Resize(seats) => {
+                let kind = match effect {
+                    Effect::Resize(_) => &words.resize,
+                    _ => &words.seats,
+                };
                 numbers.add(*seats);
-                send(&[key, words.seats.get(), numbers.string().get()]);
+                send(&[key, kind.get(), numbers.string().get()]);
             }
             Effect::Free { session, why } => {
                 let why = match why {
@@ -249,6 +255,8 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
         }
     } else if kind.is_word("SEATS") {
         Effect::Seats(fields.integer("seats")?)
+    } else if kind.is_word("RESIZE") {
+        Effect::Resize(fields.integer("seats")?)
     } else {
         return Err(Error::MalformedEffect("unknown kind"));
     };

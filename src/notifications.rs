@@ -50,7 +50,7 @@ impl Events {
             Effect::Renew { .. } => Events::RENEWED,
             Effect::Join(_) => Events::QUEUED,
             Effect::Leave { .. } => Events::LEFT,
-            Effect::Seats(_) => Events::RESIZED,
+            Effect::Seats(_) | Effect::Resize(_) => Events::RESIZED,
             Effect::Free { why, .. } => Events::of_freeing(*why),
         }
     }

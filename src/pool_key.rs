@@ -289,7 +289,7 @@ impl<'a> PoolKey<'a> {
                 queue::confirm(self.value(), session);
             }
             Effect::Join(join) => queue::saw_arrival(join.arrival),
-            Effect::Leave { .. } | Effect::Seats(_) => {}
+            Effect::Leave { .. } | Effect::Seats(_) | Effect::Resize(_) => {}
         }
         self.ctx.signal_modified(self.name);
         applied

@@ -41,11 +41,8 @@ impl Value for Pool {
     fn rewrite(&self, io: Io<'_>, key: Str<'_>) {
         // The key is an object on the server's stack, which 6.2 cannot keep in a command.
         let key = OwnedStr::new(key.bytes());
-        for session in self.iter() {
-            emit_to_aof(io, key.get(), &self.grant_of(session));
-        }
-        for ticket in self.all_tickets() {
-            emit_to_aof(io, key.get(), &self.join_of(ticket));
+        for effect in self.rebuilding() {
+            emit_to_aof(io, key.get(), &effect);
         }
     }
 
@@ -78,6 +75,7 @@ impl Value for Pool {
             digest.integer(ticket.waiting.since_ms);
             digest.integer(ticket.waiting.length_ms as i64);
             digest.integer(ticket.waiting.deadline_ms);
+            digest.integer(self.figure_of(ticket));
         }
         digest.end_sequence();
     }

@@ -9,8 +9,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::{Effect, Grant, Join, Lease};
+use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
-use crate::places::Place;
 use crate::pool::Pool;
 use crate::queue::Ticket;
 use crate::session::Session;
@@ -56,6 +56,9 @@ struct TicketRow<'a> {
     since_ms: i64,
     length_ms: u64,
     deadline_ms: i64,
+    figure: i64,
+    /// How many seats the session takes. Always 1 so far.
+    weight: u32,
 }
 
 /// Why bytes are not a pool.
@@ -113,7 +116,7 @@ impl Pool {
             tickets: self.tickets() as u64,
         });
         let sessions = batches(self.iter().map(|session| self.row(session)));
-        let tickets = batches(self.all_tickets().map(ticket_row));
+        let tickets = batches(self.all_tickets().map(|ticket| self.ticket_row(ticket)));
         std::iter::once(header).chain(sessions).chain(tickets)
     }
 
@@ -130,15 +133,17 @@ impl Pool {
             }),
         }
     }
-}
 
-fn ticket_row(place: &Place<Ticket>) -> TicketRow<'_> {
-    TicketRow {
-        session: place.session(),
-        arrival: place.arrival(),
-        since_ms: place.waiting.since_ms,
-        length_ms: place.waiting.length_ms,
-        deadline_ms: place.waiting.deadline_ms,
+    fn ticket_row<'a>(&self, ticket: &'a QueueEntry<Ticket>) -> TicketRow<'a> {
+        TicketRow {
+            session: ticket.session(),
+            arrival: ticket.arrival(),
+            since_ms: ticket.waiting.since_ms,
+            length_ms: ticket.waiting.length_ms,
+            deadline_ms: ticket.waiting.deadline_ms,
+            figure: self.figure_of(ticket),
+            weight: 1,
+        }
     }
 }
 
@@ -234,12 +239,12 @@ impl Decoder {
         let known = self.pool.has_ticket(row.session);
         let in_range =
             is_length(row.length_ms) && row.deadline_ms < i64::MAX && row.arrival < MAX_ARRIVAL;
-        if known || !in_range {
+        if known || !in_range || row.weight != 1 {
             return Err(DecodeError::BadTicket);
         }
         self.pool.apply(&Effect::Join(Join {
             session: row.session,
-            seats: self.pool.seats(),
+            seats: row.figure,
             arrival: row.arrival,
             ticket: Ticket {
                 since_ms: row.since_ms,

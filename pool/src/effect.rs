@@ -55,8 +55,10 @@ pub enum Effect<'a> {
         /// Who.
         session: &'a [u8],
     },
-    /// The pool's limit is another.
+    /// The pool's limit is another, and nothing else. Only what rebuilds a pool and older primaries say so.
     Seats(i64),
+    /// The pool's limit is another, and all who have tickets state this figure from now on.
+    Resize(i64),
 }
 
 /// See [`Effect::Grant`].
@@ -97,7 +99,7 @@ pub struct Beat<'a> {
 pub struct Join<'a> {
     /// Who waits.
     pub session: &'a [u8],
-    /// The limit that the session stated, which the pool remembers.
+    /// The limit that the session stated: its figure, by which it alone is judged.
     pub seats: i64,
     /// Its number in the order of arrival. A session that has a place keeps it.
     pub arrival: u64,

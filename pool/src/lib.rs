@@ -10,35 +10,48 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod blocked;
 mod codec;
 mod cursor;
 mod effect;
+mod entries;
+mod figures;
 mod import;
 mod index;
+mod machine;
 mod memory;
 mod metadata;
 mod moment;
 mod order;
-mod places;
 mod plain;
 mod pool;
 mod queue;
 mod schedule;
 mod session;
 mod slab;
+mod waiting;
 
+pub use blocked::{Blocked, BlockedQueue, Request, Waiter};
 pub use codec::{DecodeError, Decoder};
 pub use cursor::StaleCursor;
 pub use effect::{Beat, Effect, Freed, Grant, Join, Lease};
+pub use entries::QueueEntry;
 pub use import::{Import, ImportError};
+pub use machine::{
+    AcquireRequest, Acquired, AlreadyActive, Conditions, Granted, Host, Machine, Notice, Outcome,
+    Refusal, WaitEnd,
+};
 pub use memory::calibrate as calibrate_memory;
 pub use metadata::{MAX_NESTING, Metadata, MetadataError, Stored};
 pub use moment::Moment;
-pub use places::Place;
 pub use pool::{Acquire, Applied, Heartbeat, Pool, Waiting};
 pub use queue::{Limit, Line, Ticket};
 pub use schedule::Schedule;
 pub use session::Session;
+pub use waiting::{MAX_FIGURES, Queue};
+
+/// As `src/` calls a queue entry until it is wired to the machine.
+pub type Place<T> = QueueEntry<T>;
 
 /// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.
 pub const MAX_SESSION_BYTES: usize = u16::MAX as usize;

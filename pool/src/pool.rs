@@ -3,10 +3,10 @@
 use crate::MAX_SECOND;
 use crate::cursor::{Generation, StaleCursor};
 use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
+use crate::entries::QueueEntry;
 use crate::index::Index;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
-use crate::places::Place;
 use crate::queue::{Limit, Line, Ticket, Tickets};
 use crate::session::Session;
 use crate::slab::Slab;
@@ -92,7 +92,7 @@ impl Pool {
         }
     }
 
-    /// The limit: what the latest grant, the latest to join the queue or RESIZE stated.
+    /// The limit: what the latest grant or RESIZE stated. Nobody who waits is judged by it.
     pub fn seats(&self) -> i64 {
         self.seats
     }
@@ -163,7 +163,7 @@ impl Pool {
     }
 
     /// The ticket that is lost first. O(1).
-    pub fn first_lost(&self) -> Option<&Place<Ticket>> {
+    pub fn first_lost(&self) -> Option<&QueueEntry<Ticket>> {
         self.tickets.as_ref()?.first_lost()
     }
 
@@ -212,13 +212,45 @@ impl Pool {
     }
 
     /// The join that would make a ticket like this one of the pool.
-    pub fn join_of<'a>(&self, ticket: &'a Place<Ticket>) -> Effect<'a> {
+    pub fn join_of<'a>(&self, ticket: &'a QueueEntry<Ticket>) -> Effect<'a> {
         Effect::Join(Join {
             session: ticket.session(),
-            seats: self.seats,
+            seats: self.figure_of(ticket),
             arrival: ticket.arrival(),
             ticket: ticket.waiting,
         })
+    }
+
+    /// The limit that the session of a ticket states itself: its figure.
+    pub fn figure_of(&self, ticket: &QueueEntry<Ticket>) -> i64 {
+        let tickets = self.tickets.as_ref();
+        tickets.map_or(0, |tickets| tickets.figure(ticket))
+    }
+
+    pub(crate) fn ticket_table(&self) -> Option<&Tickets> {
+        self.tickets.as_deref()
+    }
+
+    /// The effects that make this pool from nothing, in an order in which they can be applied. O(n).
+    ///
+    /// ```
+    /// use seat_pool::{Effect, Metadata, Pool};
+    ///
+    /// let mut pool = Pool::new(0);
+    /// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, None));
+    /// let mut copy = Pool::new(0);
+    /// for effect in pool.rebuilding() {
+    ///     copy.apply(&effect);
+    /// }
+    /// assert_eq!((copy.len(), copy.seats()), (1, 5));
+    /// ```
+    pub fn rebuilding(&self) -> impl Iterator<Item = Effect<'_>> {
+        let grants = self.iter().map(|session| self.grant_of(session));
+        let joins = self.all_tickets().map(|ticket| self.join_of(ticket));
+        // Where there is a grant, it has brought the limit.
+        let has_grant = self.iter().next().is_some();
+        let seats = (!has_grant).then_some(Effect::Seats(self.seats));
+        grants.chain(joins).chain(seats)
     }
 
     /// The grant that would make a row like this one of the pool. O(log n).
@@ -312,12 +344,12 @@ impl Pool {
 
     /// The number that `session` has in the order of arrival, if it waits.
     pub fn arrival_of<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> Option<u64> {
-        let blocked = line.get(session).map(Place::arrival);
-        blocked.or_else(|| self.ticket(moment, session).map(Place::arrival))
+        let blocked = line.get(session).map(QueueEntry::arrival);
+        blocked.or_else(|| self.ticket(moment, session).map(QueueEntry::arrival))
     }
 
     /// The valid ticket of `session`.
-    pub fn ticket(&self, moment: Moment, session: &[u8]) -> Option<&Place<Ticket>> {
+    pub fn ticket(&self, moment: Moment, session: &[u8]) -> Option<&QueueEntry<Ticket>> {
         let ticket = self.any_ticket(session)?;
         (!moment.has_passed(ticket.waiting.deadline_ms)).then_some(ticket)
     }
@@ -328,13 +360,13 @@ impl Pool {
     }
 
     /// The ticket of `session`, lost or not. O(1).
-    pub fn any_ticket(&self, session: &[u8]) -> Option<&Place<Ticket>> {
+    pub fn any_ticket(&self, session: &[u8]) -> Option<&QueueEntry<Ticket>> {
         self.tickets.as_ref()?.get(session)
     }
 
     /// The highest number of a ticket in the order of arrival. O(n).
     pub fn last_arrival(&self) -> Option<u64> {
-        self.all_tickets().map(Place::arrival).max()
+        self.all_tickets().map(QueueEntry::arrival).max()
     }
 
     fn valid_tickets(&self, moment: Moment) -> usize {
@@ -411,7 +443,7 @@ impl Pool {
         moment: Moment,
         limit: impl Into<Limit>,
         line: &'a Line<W>,
-    ) -> Option<&'a Place<W>> {
+    ) -> Option<&'a QueueEntry<W>> {
         let first = line.first().filter(|_| !moment.holds_grants)?;
         let ahead = self.tickets_ahead_of(moment, first.arrival());
         limit
@@ -449,7 +481,7 @@ impl Pool {
     }
 
     /// All tickets in the order of arrival, lost ones included. O(n).
-    pub fn all_tickets(&self) -> impl Iterator<Item = &Place<Ticket>> {
+    pub fn all_tickets(&self) -> impl Iterator<Item = &QueueEntry<Ticket>> {
         self.tickets.iter().flat_map(|tickets| tickets.iter())
     }
 
@@ -457,6 +489,12 @@ impl Pool {
     pub fn lost_tickets(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         let tickets = self.tickets.iter();
         tickets.flat_map(move |tickets| tickets.lost(moment, limit))
+    }
+
+    /// The tickets that are lost and not removed yet, the one that was lost first before the others. O(their number).
+    pub(crate) fn lost_entries(&self, moment: Moment) -> impl Iterator<Item = &QueueEntry<Ticket>> {
+        let tickets = self.tickets.iter();
+        tickets.flat_map(move |tickets| tickets.lost_entries(moment))
     }
 
     /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease` instead if that is given. O(1), with
@@ -504,14 +542,20 @@ impl Pool {
             Effect::Renew { session, lease } => self.with_row(session, |_| Some(*lease)),
             Effect::Free { session, .. } => self.free(session),
             Effect::Join(join) => {
-                self.seats = join.seats;
                 let tickets = self.tickets.get_or_insert_default();
-                tickets.put(join.session, join.arrival, join.ticket);
+                tickets.put(join.session, join.seats, join.arrival, join.ticket);
                 true
             }
             Effect::Leave { session } => self.leave(session),
             Effect::Seats(seats) => {
                 self.seats = *seats;
+                true
+            }
+            Effect::Resize(seats) => {
+                self.seats = *seats;
+                if let Some(tickets) = &mut self.tickets {
+                    tickets.restate(*seats);
+                }
                 true
             }
         };
@@ -634,7 +678,11 @@ impl<'a> Effect<'a> {
             Effect::Grant(grant) | Effect::Import(grant) => grant.lease,
             Effect::Beat(beat) => beat.lease,
             Effect::Renew { lease, .. } => Some(*lease),
-            Effect::Free { .. } | Effect::Join(_) | Effect::Leave { .. } | Effect::Seats(_) => None,
+            Effect::Free { .. }
+            | Effect::Join(_)
+            | Effect::Leave { .. }
+            | Effect::Seats(_)
+            | Effect::Resize(_) => None,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Who waits for a seat: tickets, which are part of the pool, and blocked clients, which belong to a name.
 
+use crate::entries::{QueueEntries, QueueEntry};
+use crate::figures::Figures;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
-use crate::places::{Place, Places};
 
 /// How many seats there are to decide by, and how many of them are taken by others than a pool's
 /// sessions.
@@ -65,7 +66,7 @@ impl Ticket {
 /// The tickets of a pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tickets {
-    places: Places<Ticket>,
+    places: QueueEntries<Ticket>,
     /// When they are lost, by slot in `places`.
     deadlines: Order<()>,
 }
@@ -87,10 +88,10 @@ impl Tickets {
         latest.map_or(0, |latest_ms| self.deadlines.up_to(latest_ms))
     }
 
-    /// Gives `session` this ticket: a new place, or the one it has.
-    pub(crate) fn put(&mut self, session: &[u8], arrival: u64, ticket: Ticket) {
+    /// Gives `session` this ticket: a new entry, or the one it has.
+    pub(crate) fn put(&mut self, session: &[u8], figure: i64, arrival: u64, ticket: Ticket) {
         self.remove(session);
-        let slot = self.places.insert(session, arrival, ticket);
+        let slot = self.places.insert(session, figure, arrival, ticket);
         self.deadlines.insert(Entry {
             at: ticket.deadline_ms,
             slot,
@@ -108,7 +109,7 @@ impl Tickets {
         true
     }
 
-    pub(crate) fn get(&self, session: &[u8]) -> Option<&Place<Ticket>> {
+    pub(crate) fn get(&self, session: &[u8]) -> Option<&QueueEntry<Ticket>> {
         self.places.get(session)
     }
 
@@ -123,7 +124,7 @@ impl Tickets {
             .count()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place<Ticket>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueueEntry<Ticket>> {
         self.places.iter()
     }
 
@@ -134,12 +135,36 @@ impl Tickets {
             .take(limit)
             .take_while(move |entry| moment.has_passed(entry.at))
             .filter_map(|entry| self.places.at(entry.slot))
-            .map(Place::session)
+            .map(QueueEntry::session)
+    }
+
+    /// All tickets that are lost, the one that was lost first before the others.
+    pub(crate) fn lost_entries(&self, moment: Moment) -> impl Iterator<Item = &QueueEntry<Ticket>> {
+        let deadlines = self.deadlines.iter();
+        let lost = deadlines.take_while(move |entry| moment.has_passed(entry.at));
+        lost.filter_map(|entry| self.places.at(entry.slot))
     }
 
     /// The ticket that is lost first.
-    pub(crate) fn first_lost(&self) -> Option<&Place<Ticket>> {
+    pub(crate) fn first_lost(&self) -> Option<&QueueEntry<Ticket>> {
         self.places.at(self.deadlines.first()?.slot)
+    }
+
+    /// What the session of a ticket states as the limit.
+    pub(crate) fn figure(&self, ticket: &QueueEntry<Ticket>) -> i64 {
+        self.places.figure(ticket)
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        self.places.figures()
+    }
+
+    pub(crate) fn at(&self, slot: u32) -> Option<&QueueEntry<Ticket>> {
+        self.places.at(slot)
+    }
+
+    pub(crate) fn restate(&mut self, figure: i64) {
+        self.places.restate(figure);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -152,7 +177,7 @@ impl Tickets {
 /// One that asked for a ticket as well has the same place in both.
 #[derive(Clone, Debug)]
 pub struct Line<W> {
-    places: Places<W>,
+    places: QueueEntries<W>,
     /// Those of `places` that have a ticket as well, by arrival.
     ticketed: Order<()>,
 }
@@ -160,7 +185,7 @@ pub struct Line<W> {
 impl<W> Default for Line<W> {
     fn default() -> Self {
         Line {
-            places: Places::default(),
+            places: QueueEntries::default(),
             ticketed: Order::default(),
         }
     }
@@ -179,7 +204,7 @@ impl<W> Line<W> {
 
     /// Adds a client for `session`, which must have none in the line yet. `ticketed` says that it has a ticket of the same arrival.
     pub fn join(&mut self, session: &[u8], arrival: u64, ticketed: bool, waiter: W) {
-        let slot = self.places.insert(session, arrival, waiter);
+        let slot = self.places.insert(session, 0, arrival, waiter);
         if ticketed {
             self.ticketed.insert(Entry {
                 at: arrival as i64,
@@ -190,7 +215,7 @@ impl<W> Line<W> {
     }
 
     /// Takes the client of `session` out.
-    pub fn leave(&mut self, session: &[u8]) -> Option<Place<W>> {
+    pub fn leave(&mut self, session: &[u8]) -> Option<QueueEntry<W>> {
         let slot = self.places.slot_of(session)?;
         let place = self.places.remove(session)?;
         self.ticketed.remove(place.arrival() as i64, slot);
@@ -198,17 +223,17 @@ impl<W> Line<W> {
     }
 
     /// The place of `session`.
-    pub fn get(&self, session: &[u8]) -> Option<&Place<W>> {
+    pub fn get(&self, session: &[u8]) -> Option<&QueueEntry<W>> {
         self.places.get(session)
     }
 
     /// The client that has waited longest.
-    pub fn first(&self) -> Option<&Place<W>> {
+    pub fn first(&self) -> Option<&QueueEntry<W>> {
         self.places.first()
     }
 
     /// All clients in the order of arrival. O(n).
-    pub fn iter(&self) -> impl Iterator<Item = &Place<W>> {
+    pub fn iter(&self) -> impl Iterator<Item = &QueueEntry<W>> {
         self.places.iter()
     }
 
@@ -337,7 +362,7 @@ mod tests {
                 }
                 known.map(|known| model.remove(known));
                 let ticket = ticket(0, length_ms);
-                tickets.put(&[session], arrival, ticket);
+                tickets.put(&[session], 0, arrival, ticket);
                 model.push((session, arrival, ticket));
                 model.sort_by_key(|(_, arrival, _)| *arrival);
                 let place = tickets.get(&[session]).expect("it has one");
@@ -359,7 +384,7 @@ mod tests {
             for (arrival, (has_ticket, is_blocked)) in (0..).zip(places) {
                 let session = [arrival as u8];
                 if has_ticket {
-                    tickets.put(&session, arrival, ticket(0, 10));
+                    tickets.put(&session, 0, arrival, ticket(0, 10));
                 }
                 if is_blocked {
                     line.join(&session, arrival, has_ticket, arrival);

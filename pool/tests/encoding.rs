@@ -4,7 +4,8 @@ mod common;
 
 use proptest::prelude::*;
 use seat_pool::{
-    DecodeError, Effect, Grant, Join, Lease, Line, MAX_ARRIVAL, MAX_SECOND, Moment, Pool, Ticket,
+    BlockedQueue, DecodeError, Effect, Grant, Join, Lease, MAX_ARRIVAL, MAX_SECOND, Moment, Pool,
+    Queue, Ticket,
 };
 
 use common::{JOINED_MS, decode, exercise};
@@ -37,7 +38,7 @@ fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
         let since_ms = JOINED_MS - number as i64;
         pool.apply(&Effect::Join(Join {
             session: session.as_bytes(),
-            seats: i64::MAX,
+            seats: i64::MAX - (number % 5) as i64,
             arrival: MAX_ARRIVAL - 1 - number as u64,
             ticket: Ticket {
                 since_ms,
@@ -55,7 +56,9 @@ fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
 
 fn tickets_of(pool: &Pool) -> Vec<String> {
     let tickets = pool.all_tickets();
-    tickets.map(|ticket| format!("{ticket:?}")).collect()
+    tickets
+        .map(|ticket| format!("{:?}", pool.join_of(ticket)))
+        .collect()
 }
 
 /// Cuts the blob at each byte, flips each of its bits, and adds a byte: whatever is still accepted must be a sound pool.
@@ -108,12 +111,12 @@ fn a_long_queue_is_written_in_batches_and_read_back_in_its_order() {
     let again = decode(&blobs).expect("it decodes");
     assert_eq!(again.tickets(), 5000);
     assert_eq!(tickets_of(&again), tickets_of(&pool));
-    let line = Line::<()>::default();
+    let nobody = BlockedQueue::<()>::new();
+    let queue = Queue::new(&again, &nobody, Moment::at(JOINED_MS), 0);
     // Two in three are valid, and the last to join came first in the order of arrival.
-    let joined = Moment::at(JOINED_MS);
-    assert_eq!(again.waiting(joined, &line), 3333);
-    assert_eq!(again.position(joined, b"waiter-4999", &line), Some(1));
-    assert_eq!(again.position(joined, b"waiter-1", &line), Some(3333));
+    assert_eq!(queue.waiting(), 3333);
+    assert_eq!(queue.position(b"waiter-4999"), Some(1));
+    assert_eq!(queue.position(b"waiter-1"), Some(3333));
 }
 
 #[test]
@@ -135,6 +138,8 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
             zigzag(-1),
             varint(length_ms),
             zigzag(deadline_ms),
+            zigzag(7),
+            varint(1),
         ];
         [&length, session, &fields.concat()].concat()
     };
@@ -164,6 +169,8 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
         refused(&[row(b"a", last, 1, 1)]),
         Some(DecodeError::BadTicket)
     );
+    let heavy = [&row(b"a", 1, 1, 1)[..row(b"a", 1, 1, 1).len() - 1], &[2]].concat();
+    assert_eq!(refused(&[heavy]), Some(DecodeError::BadTicket));
     // Effects state a length as a signed number, and what no effect can state no replica would follow.
     assert_eq!(
         refused(&[row(b"a", 1, longest_ms + 1, 1)]),
@@ -198,10 +205,11 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
 #[test]
 fn two_tickets_of_one_arrival_are_read_as_a_queue_of_two() {
     // Only a made-up payload has them; which of the two is first does not matter.
-    let rows = b"\x01a\x05\x00\x01\x02\x01b\x05\x00\x01\x02";
+    let rows = b"\x01a\x05\x00\x01\x02\x08\x01\x01b\x05\x00\x01\x02\x08\x01";
     let pool = decode(&[vec![1, 0, 0, 2], rows.to_vec()]).expect("it decodes");
     exercise(&pool);
-    assert_eq!(pool.waiting(Moment::at(0), &Line::<()>::default()), 2);
+    let nobody = BlockedQueue::<()>::new();
+    assert_eq!(Queue::new(&pool, &nobody, Moment::at(0), 0).waiting(), 2);
 }
 
 #[test]

@@ -142,7 +142,7 @@ const POOL_WORDS: [&[u8]; 9] = [
     &[0xff, 0xff, 0x03],
     &[0x80, 0],
     b"\x01a\x01\x02{}\x00\x00\x00\x00",
-    b"\x01b\x05\x00\x01\x02",
+    b"\x01b\x05\x00\x01\x02\x08\x01",
 ];
 
 /// What an accepted pool must be, whatever it was read from.

@@ -1,9 +1,13 @@
-//! The queue against a model that is too simple to be wrong: a list in the order of arrival, searched from end to end.
+//! The state machine against a model that is too simple to be wrong: a list in the order of
+//! arrival, searched from end to end.
 //!
-//! Random histories at two names. Pools are renamed, copied, swapped and deleted between them, while blocked clients stay with
-//! their names. A small driver does with the pool's decisions and effects what the commands do; the model keeps the same state
-//! naively. After each step both must answer alike and the promises of the queue must hold: first come first served, no barging,
-//! no seat idle while a client waits for it, never a grant while used ≥ the limit of that grant, and each client is told once.
+//! Random histories at two names. Pools are renamed, copied, swapped and deleted between them,
+//! while blocked clients stay with their names. What runs is the machine that ships; its host is a
+//! plain struct. The model keeps the same state naively, from the effects, and each grant is held
+//! against the rule as `docs/design.md` states it. After each step all answers must agree and the
+//! promises of the queue must hold: nobody gets past it, no seat is idle while it is somebody's
+//! turn, no kept seat is given away, tickets are lost on time, no grant lifts the seats that are
+//! taken above its own figure, and each client is told once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,17 +15,30 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use seat_pool::{
-    Acquire, Applied, Decoder, Effect, Freed, Lease, Limit, Line, Metadata, Moment, Pool, Ticket,
+    AcquireRequest, Acquired, AlreadyActive, Applied, BlockedQueue, Conditions, Decoder, Effect,
+    Granted, Heartbeat, Host, Import, Lease, MAX_FIGURES, Machine, Metadata, Moment, Notice,
+    Outcome, Pool, Queue, Refusal, Ticket, WaitEnd, Waiter,
 };
 
 /// Sessions, few enough to meet often.
-const IDS: usize = 8;
+const IDS: usize = 10;
 
-/// Waiters that one command serves at most; small, so that histories reach it.
+/// Waiters that one step serves at most; small, so that histories reach it.
 const BATCH: usize = 2;
 
-/// For how long the ticket of a client that is still blocked is renewed at least.
-const LEAST_RENEWAL_MS: u64 = 100;
+/// The ticket of a blocked client is renewed when it has only so long left, and valid for so long
+/// more than its own time.
+const SPARE_MS: u64 = 1000;
+
+/// What each session takes.
+const WEIGHT: i64 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Suspended,
+    Metadata,
+    Memory,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Call {
@@ -30,26 +47,61 @@ struct Call {
     lease_ms: Option<u64>,
     ticket_ms: Option<u64>,
     blocks: bool,
+    fault: Option<Fault>,
+    longest_queue: usize,
+}
+
+impl Call {
+    fn waits(self) -> bool {
+        self.blocks || self.ticket_ms.is_some()
+    }
+}
+
+impl<'a> Conditions<'a> for Call {
+    type Error = Fault;
+
+    fn may_grant(&self) -> Result<(), Fault> {
+        self.unless(Fault::Suspended)
+    }
+
+    fn metadata(&self) -> Result<Metadata<'a>, Fault> {
+        self.unless(Fault::Metadata).map(|()| Metadata::NONE)
+    }
+
+    fn memory(&self) -> Result<(), Fault> {
+        self.unless(Fault::Memory)
+    }
+}
+
+impl Call {
+    fn unless(&self, fault: Fault) -> Result<(), Fault> {
+        match self.fault {
+            Some(other) if other == fault => Err(fault),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
 enum Step {
     Acquire(usize, Call),
     Release(usize, usize),
-    /// A heartbeat, as far as the queue is concerned.
-    Renew(usize, usize, u64),
+    Revoke(usize, usize, usize),
+    Heartbeat(usize, usize, Option<u64>),
     Resize(usize, i64),
+    Cleanup(usize),
+    Import(usize, usize),
     /// Others than the pool's sessions take so many seats from now on.
-    Elsewhere(usize, usize),
+    Elsewhere(usize, u64),
     TimeOut(usize, usize),
     /// The client's connection breaks, and the server has not noticed.
     Dies(usize, usize),
     Disconnects(usize, usize),
     Tick,
     ClockMoves(i64),
-    /// Until when nothing ends, from the present moment.
-    FloorMoves(i64),
-    HoldsGrants(bool),
+    /// No lease expires and no ticket is lost for so long from now on.
+    Floor(i64),
+    Hold(bool),
     RenameFrom(usize),
     CopyFrom(usize),
     Swap,
@@ -67,20 +119,26 @@ impl fmt::Debug for Step {
                         write!(f, " {option} {ms}")?;
                     }
                 }
-                f.write_str(if call.blocks { " BLOCK 0" } else { "" })
+                f.write_str(if call.blocks { " BLOCK 0" } else { "" })?;
+                if let Some(fault) = call.fault {
+                    write!(f, " ({fault:?})")?;
+                }
+                write!(f, " (longest queue {})", call.longest_queue)
             }
             Step::Release(at, id) => write!(f, "RELEASE k{at} s{id}"),
-            Step::Renew(at, id, ms) => write!(f, "HEARTBEAT k{at} s{id} PX {ms}"),
+            Step::Revoke(at, one, other) => write!(f, "REVOKE k{at} s{one} s{other}"),
+            Step::Heartbeat(at, id, ms) => write!(f, "HEARTBEAT k{at} s{id} {ms:?}"),
             Step::Resize(at, seats) => write!(f, "RESIZE k{at} {seats}"),
+            Step::Cleanup(at) => write!(f, "CLEANUP k{at}"),
+            Step::Import(at, id) => write!(f, "s{id} is adopted at k{at}"),
             Step::Elsewhere(at, taken) => write!(f, "{taken} seats of k{at} are taken elsewhere"),
             Step::TimeOut(at, id) => write!(f, "BLOCK of s{id} at k{at} times out"),
             Step::Dies(at, id) => write!(f, "the client of s{id} at k{at} dies unnoticed"),
             Step::Disconnects(at, id) => write!(f, "the client of s{id} at k{at} disconnects"),
             Step::Tick => f.write_str("the timer comes"),
-            Step::FloorMoves(by_ms) => write!(f, "the floor moves to now {by_ms:+} ms"),
-            Step::HoldsGrants(true) => f.write_str("grants are held"),
-            Step::HoldsGrants(false) => f.write_str("grants are held no longer"),
             Step::ClockMoves(by_ms) => write!(f, "the clock moves by {by_ms} ms"),
+            Step::Floor(for_ms) => write!(f, "nothing expires for {for_ms} ms"),
+            Step::Hold(holds) => write!(f, "grants are held: {holds}"),
             Step::RenameFrom(from) => write!(f, "RENAME k{from} k{}", 1 - from),
             Step::CopyFrom(from) => write!(f, "COPY k{from} k{} REPLACE", 1 - from),
             Step::Swap => f.write_str("k0 and k1 swap their values"),
@@ -92,28 +150,45 @@ impl fmt::Debug for Step {
 fn step() -> impl Strategy<Value = Step> {
     let at = || prop_oneof![4 => Just(0usize), 1 => Just(1)];
     let id = || 0..IDS;
-    let optional_ms = || prop::option::weighted(0.4, 1..1500u64);
-    let call = (id(), 0..5i64, optional_ms(), optional_ms(), any::<bool>());
-    let call = call.prop_map(|(id, seats, lease_ms, ticket_ms, blocks)| Call {
-        id,
-        seats,
-        lease_ms,
-        ticket_ms,
-        blocks,
-    });
+    let optional_ms = || prop::option::weighted(0.4, 1..2500u64);
+    let figure = || prop_oneof![12 => 0..5i64, 2 => -1..20i64, 1 => Just(i64::MAX)];
+    let fault = prop_oneof![
+        20 => Just(None),
+        1 => Just(Some(Fault::Suspended)),
+        1 => Just(Some(Fault::Metadata)),
+        1 => Just(Some(Fault::Memory)),
+    ];
+    let longest = prop_oneof![5 => Just(100usize), 1 => 0..5usize];
+    let waits = (optional_ms(), any::<bool>());
+    let call = (id(), figure(), optional_ms(), waits, fault, longest);
+    let call = call.prop_map(
+        |(id, seats, lease_ms, (ticket_ms, blocks), fault, longest_queue)| Call {
+            id,
+            seats,
+            lease_ms,
+            ticket_ms,
+            blocks,
+            fault,
+            longest_queue,
+        },
+    );
+    let anywhere = || (at(), id());
     prop_oneof![
-        20 => (at(), call).prop_map(|(at, call)| Step::Acquire(at, call)),
-        8 => (at(), id()).prop_map(|(at, id)| Step::Release(at, id)),
-        2 => (at(), id(), 1..1500u64).prop_map(|(at, id, ms)| Step::Renew(at, id, ms)),
-        2 => (at(), 0..6i64).prop_map(|(at, seats)| Step::Resize(at, seats)),
-        3 => (at(), 0..4usize).prop_map(|(at, taken)| Step::Elsewhere(at, taken)),
-        2 => (at(), id()).prop_map(|(at, id)| Step::TimeOut(at, id)),
-        2 => (at(), id()).prop_map(|(at, id)| Step::Dies(at, id)),
-        2 => (at(), id()).prop_map(|(at, id)| Step::Disconnects(at, id)),
+        24 => (at(), call).prop_map(|(at, call)| Step::Acquire(at, call)),
+        8 => anywhere().prop_map(|(at, id)| Step::Release(at, id)),
+        1 => (anywhere(), id()).prop_map(|((at, one), other)| Step::Revoke(at, one, other)),
+        2 => (anywhere(), optional_ms()).prop_map(|((at, id), ms)| Step::Heartbeat(at, id, ms)),
+        2 => (at(), figure()).prop_map(|(at, seats)| Step::Resize(at, seats)),
+        1 => at().prop_map(Step::Cleanup),
+        1 => anywhere().prop_map(|(at, id)| Step::Import(at, id)),
+        1 => (at(), 0..3u64).prop_map(|(at, taken)| Step::Elsewhere(at, taken)),
+        2 => anywhere().prop_map(|(at, id)| Step::TimeOut(at, id)),
+        2 => anywhere().prop_map(|(at, id)| Step::Dies(at, id)),
+        2 => anywhere().prop_map(|(at, id)| Step::Disconnects(at, id)),
         6 => Just(Step::Tick),
         5 => (-300..900i64).prop_map(Step::ClockMoves),
-        2 => (-100..900i64).prop_map(Step::FloorMoves),
-        1 => any::<bool>().prop_map(Step::HoldsGrants),
+        1 => (1..900i64).prop_map(Step::Floor),
+        1 => any::<bool>().prop_map(Step::Hold),
         1 => at().prop_map(Step::RenameFrom),
         1 => at().prop_map(Step::CopyFrom),
         1 => Just(Step::Swap),
@@ -126,33 +201,51 @@ fn bytes_of(id: usize) -> Vec<u8> {
 }
 
 fn id_of(session: &[u8]) -> usize {
-    usize::from(session[1] - b'0')
+    let text = std::str::from_utf8(session).expect("an id of this test");
+    text[1..].parse().expect("an id of this test")
 }
 
-/// A place in the model's list: kept by a ticket, by a blocked client or by both.
+/// An entry of the model's queue: a ticket, a blocked client or both.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Entry {
     id: usize,
     arrival: u64,
-    ticket: Option<Ticket>,
-    /// The client's number and since when it waits.
-    client: Option<(u32, i64)>,
+    /// The ticket, and the figure that it states.
+    ticket: Option<(Ticket, i64)>,
+    client: Option<Client>,
 }
 
-impl Place {
-    fn is_valid(&self, moment: Moment) -> bool {
-        self.client.is_some() || self.has_valid_ticket(moment)
-    }
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    number: u32,
+    since_ms: i64,
+    figure: i64,
+}
 
-    fn has_valid_ticket(&self, moment: Moment) -> bool {
+impl Entry {
+    fn has_valid_ticket(&self, now: Moment) -> bool {
         self.ticket
-            .is_some_and(|ticket| moment.now_ms < ticket.deadline_ms.max(moment.floor_ms))
+            .is_some_and(|(ticket, _)| now.now_ms < ticket.deadline_ms.max(now.floor_ms))
     }
 
-    fn since_ms(&self, moment: Moment) -> i64 {
-        let ticket = self.ticket.filter(|_| self.has_valid_ticket(moment));
-        let blocked = self.client.map(|(_, since_ms)| since_ms);
-        ticket.map(|ticket| ticket.since_ms).or(blocked).unwrap()
+    fn waits(&self, now: Moment) -> bool {
+        self.client.is_some() || self.has_valid_ticket(now)
+    }
+
+    /// What its client states, or else its ticket.
+    fn figure(&self) -> i64 {
+        let client = self.client.map(|client| client.figure);
+        let ticket = self.ticket.map(|(_, figure)| figure);
+        client.or(ticket).expect("it is one or the other")
+    }
+
+    fn since_ms(&self, now: Moment) -> i64 {
+        let ticket = self.ticket.filter(|_| self.has_valid_ticket(now));
+        let client = self.client.map(|client| client.since_ms);
+        ticket
+            .map(|(ticket, _)| ticket.since_ms)
+            .or(client)
+            .unwrap()
     }
 }
 
@@ -160,120 +253,124 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 struct Model {
     seats: i64,
-    /// What others than the sessions take of the seats; that belongs to the name.
-    elsewhere: usize,
     rows: BTreeMap<usize, Option<Lease>>,
-    queue: Vec<Place>,
+    queue: Vec<Entry>,
+    elsewhere: u64,
 }
 
 impl Model {
     fn exists(&self) -> bool {
-        !self.rows.is_empty() || self.queue.iter().any(|place| place.ticket.is_some())
+        !self.rows.is_empty() || self.queue.iter().any(|entry| entry.ticket.is_some())
     }
 
-    fn is_live(&self, moment: Moment, id: usize) -> bool {
-        let row = self.rows.get(&id);
-        row.is_some_and(|lease| {
-            lease.is_none_or(|lease| moment.now_ms < lease.deadline_ms.max(moment.floor_ms))
+    fn is_live(&self, now: Moment, id: usize) -> bool {
+        self.rows.get(&id).is_some_and(|lease| {
+            lease.is_none_or(|lease| now.now_ms < lease.deadline_ms.max(now.floor_ms))
         })
     }
 
-    fn used(&self, moment: Moment) -> usize {
-        (0..IDS).filter(|&id| self.is_live(moment, id)).count()
+    fn used(&self, now: Moment) -> usize {
+        (0..IDS).filter(|&id| self.is_live(now, id)).count()
     }
 
-    /// The seats that are taken, whoever has them.
-    fn taken(&self, moment: Moment) -> i64 {
-        (self.used(moment) + self.elsewhere) as i64
+    fn taken(&self, now: Moment) -> i64 {
+        self.used(now) as i64 + self.elsewhere as i64
     }
 
-    fn waiting(&self, moment: Moment) -> Vec<Place> {
-        let places = self.queue.iter().copied();
-        places.filter(|place| place.is_valid(moment)).collect()
+    fn waiting(&self, now: Moment) -> Vec<Entry> {
+        let entries = self.queue.iter().copied();
+        entries.filter(|entry| entry.waits(now)).collect()
     }
 
-    fn index(&self, moment: Moment, id: usize) -> Option<usize> {
-        self.waiting(moment).iter().position(|place| place.id == id)
+    fn index(&self, now: Moment, id: usize) -> Option<usize> {
+        self.waiting(now).iter().position(|entry| entry.id == id)
     }
 
-    fn ahead(&self, moment: Moment, id: usize) -> usize {
-        let index = self.index(moment, id);
-        index.unwrap_or_else(|| self.waiting(moment).len())
+    /// "used + the weights of those ahead that are not shut out + its own weight <= its figure",
+    /// where all weights are 1.
+    fn may_have_a_seat(&self, now: Moment, figure: i64, arrival: Option<u64>) -> bool {
+        let taken = self.taken(now);
+        let is_shut_out = |figure: i64| taken >= figure || WEIGHT > figure;
+        let mut ahead = self.waiting(now);
+        ahead.retain(|entry| arrival.is_none_or(|arrival| entry.arrival < arrival));
+        ahead.retain(|entry| !is_shut_out(entry.figure()));
+        !is_shut_out(figure) && taken + ahead.len() as i64 * WEIGHT + WEIGHT <= figure
     }
 
-    fn decide(&self, moment: Moment, id: usize, seats: i64) -> Acquire {
-        let ahead = self.ahead(moment, id);
-        if self.is_live(moment, id) {
-            Acquire::AlreadyActive
-        } else if self.taken(moment) + (ahead as i64) < seats && !moment.holds_grants {
-            Acquire::Vacant
-        } else {
-            Acquire::NoSeats {
-                position: ahead + 1,
+    fn is_turn_of(&self, now: Moment, entry: &Entry) -> bool {
+        self.may_have_a_seat(now, entry.figure(), Some(entry.arrival))
+    }
+
+    /// The blocked client that is to be served next.
+    fn next_turn(&self, now: Moment) -> Option<usize> {
+        let waiting = self.waiting(now).into_iter();
+        let mut clients = waiting.filter(|entry| entry.client.is_some());
+        clients
+            .find(|entry| self.is_turn_of(now, entry))
+            .map(|entry| entry.id)
+    }
+
+    /// The tickets for which seats are kept.
+    fn kept(&self, now: Moment) -> usize {
+        let waiting = self.waiting(now).into_iter();
+        let tickets = waiting.filter(|entry| entry.client.is_none());
+        tickets.filter(|entry| self.is_turn_of(now, entry)).count()
+    }
+
+    /// Whether `id` may state this figure with no more than the most different ones among those who
+    /// wait.
+    fn has_room_for(&self, now: Moment, id: usize, figure: i64) -> bool {
+        let mut others = BTreeSet::new();
+        for entry in self.waiting(now) {
+            if entry.id != id {
+                others.extend(entry.client.map(|client| client.figure));
+                others.extend(entry.ticket.map(|(_, figure)| figure));
             }
         }
+        others.len() < MAX_FIGURES || others.contains(&figure)
     }
 
-    fn free(&self, moment: Moment) -> usize {
-        let free = self.seats - self.taken(moment);
-        usize::try_from(free).unwrap_or(0)
+    fn entry(&mut self, id: usize) -> Option<&mut Entry> {
+        self.queue.iter_mut().find(|entry| entry.id == id)
     }
 
-    /// The blocked client for whom a seat is free under the limit `seats`.
-    fn eligible(&self, moment: Moment, seats: i64) -> Option<usize> {
-        if moment.holds_grants {
-            return None;
-        }
-        let free = seats - self.taken(moment);
-        let places = self.waiting(moment).into_iter();
-        places
-            .take(usize::try_from(free).unwrap_or(0))
-            .find(|place| place.client.is_some())
-            .map(|place| place.id)
-    }
-
-    fn place(&mut self, id: usize) -> Option<&mut Place> {
-        self.queue.iter_mut().find(|place| place.id == id)
-    }
-
-    /// The place of `id`, at `arrival`: the one it has, or a new one.
-    fn place_at(&mut self, id: usize, arrival: u64) -> &mut Place {
-        self.queue
-            .retain(|place| place.id != id || place.arrival == arrival);
-        if self.place(id).is_none() {
-            self.queue.push(Place {
+    /// The entry of `id`, at `arrival`: the one it has, or a new one.
+    fn entry_at(&mut self, id: usize, arrival: u64) -> &mut Entry {
+        match self.entry(id) {
+            Some(entry) => entry.arrival = arrival,
+            None => self.queue.push(Entry {
                 id,
                 arrival,
                 ticket: None,
                 client: None,
-            });
-            self.queue.sort_by_key(|place| place.arrival);
+            }),
         }
-        self.place(id).unwrap()
+        self.queue.sort_by_key(|entry| entry.arrival);
+        self.entry(id).unwrap()
     }
 
     fn drop_ticket(&mut self, id: usize) {
-        if let Some(place) = self.place(id) {
-            place.ticket = None;
+        if let Some(entry) = self.entry(id) {
+            entry.ticket = None;
         }
-        self.forget_empty_places();
+        self.forget_empty_entries();
     }
 
     fn drop_client(&mut self, id: usize) {
-        if let Some(place) = self.place(id) {
-            place.client = None;
+        if let Some(entry) = self.entry(id) {
+            entry.client = None;
         }
-        self.forget_empty_places();
+        self.forget_empty_entries();
     }
 
-    fn forget_empty_places(&mut self) {
+    fn forget_empty_entries(&mut self) {
         self.queue
-            .retain(|place| place.client.is_some() || place.ticket.is_some());
+            .retain(|entry| entry.client.is_some() || entry.ticket.is_some());
     }
 
     fn apply(&mut self, effect: &Effect<'_>) {
         match effect {
-            Effect::Grant(grant) => {
+            Effect::Grant(grant) | Effect::Import(grant) => {
                 let id = id_of(grant.session);
                 self.rows.insert(id, grant.lease);
                 self.drop_ticket(id);
@@ -282,50 +379,51 @@ impl Model {
             Effect::Renew { session, lease } => {
                 self.rows.insert(id_of(session), Some(*lease));
             }
+            Effect::Beat(beat) => {
+                self.rows.insert(id_of(beat.session), beat.lease);
+            }
             Effect::Free { session, .. } => {
                 self.rows.remove(&id_of(session));
             }
             Effect::Join(join) => {
-                self.place_at(id_of(join.session), join.arrival).ticket = Some(join.ticket);
-                self.seats = join.seats;
+                let entry = self.entry_at(id_of(join.session), join.arrival);
+                entry.ticket = Some((join.ticket, join.seats));
             }
             Effect::Leave { session } => self.drop_ticket(id_of(session)),
             Effect::Seats(seats) => self.seats = *seats,
-            Effect::Beat(_) => unreachable!("no step counts heartbeats"),
-            Effect::Import(_) => unreachable!("no step imports"),
+            Effect::Resize(seats) => {
+                self.seats = *seats;
+                for entry in &mut self.queue {
+                    entry.ticket = entry.ticket.map(|(ticket, _)| (ticket, *seats));
+                }
+            }
         }
     }
 
     /// The value of `other` comes to this name: its rows and tickets, while the clients stay.
     fn take_value(&mut self, other: &Model) {
-        let clients: Vec<Place> = self.queue.drain(..).collect();
+        let clients: Vec<Entry> = self.queue.drain(..).collect();
         self.seats = other.seats;
         self.rows = other.rows.clone();
         self.queue = other.queue.clone();
-        for place in &mut self.queue {
-            place.client = None;
+        for entry in &mut self.queue {
+            entry.client = None;
         }
-        self.forget_empty_places();
-        for Place {
-            id,
-            arrival,
-            client,
-            ..
-        } in clients
-        {
-            if client.is_some() {
-                let arrival = self.place(id).map_or(arrival, |place| place.arrival);
-                self.place_at(id, arrival).client = client;
+        self.forget_empty_entries();
+        for entry in clients {
+            if entry.client.is_some() {
+                let ticket = self.entry(entry.id).map(|entry| entry.arrival);
+                let arrival = ticket.unwrap_or(entry.arrival);
+                self.entry_at(entry.id, arrival).client = entry.client;
             }
         }
     }
 }
 
-/// A blocked client.
+/// A blocked client, as the test knows it.
 #[derive(Clone, Copy, Debug)]
-struct Waiter {
+struct Blocked {
     call: Call,
-    since_ms: i64,
     is_dead: bool,
 }
 
@@ -341,9 +439,9 @@ enum Told {
 
 /// What all names share.
 struct Shared {
-    moment: Moment,
+    now: Moment,
     last_arrival: u64,
-    waiters: Vec<Waiter>,
+    clients: Vec<Blocked>,
     told: BTreeMap<u32, Told>,
 }
 
@@ -354,462 +452,607 @@ impl Shared {
     }
 }
 
-/// A name with what the module has there.
+/// A name with what a server has there.
 #[derive(Default)]
 struct Name {
     pool: Option<Pool>,
     /// A pool that only ever saw the effects.
     follower: Option<Pool>,
-    line: Line<u32>,
+    blocked: BlockedQueue<u32>,
     model: Model,
-    /// Sessions whose seats are to be taken back unless they are heard of before.
-    unconfirmed: BTreeSet<usize>,
-    /// Whether the timer is to look here.
-    is_due: bool,
+    /// Grants whose clients were dead, to be taken back unless their sessions are heard of before.
+    unconfirmed: Vec<Waiter<u32>>,
+    /// Waits that have ended, of which the rest is to be done.
+    ended: Vec<(usize, Option<u64>)>,
+    /// Whether another value has come whose sessions were not looked for yet.
+    has_moved: bool,
+    /// When the timer is to look here.
+    due_ms: Option<i64>,
+}
+
+/// What the step at hand is about, by which its effects are judged.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    Nobody,
+    Calling(Caller),
+    /// The ticket of this session is kept for so long.
+    Keeping(usize, u64),
+}
+
+/// A call, and what the model knows of its session.
+#[derive(Clone, Copy, Debug)]
+struct Caller {
+    call: Call,
+    /// Its arrival, and since when it waits, if it does.
+    known: Option<(u64, i64)>,
+    /// What it is to state if it joins the queue: its own figure, or the one that it has stated.
+    figure: i64,
+    /// Whether its client is in the queue by now.
+    is_blocked: bool,
+}
+
+/// What an ACQUIRE must come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Granted,
+    AlreadyActive,
+    NoSeats,
+    Queued,
+    Blocked,
+    Refused(Refusal<Fault>),
+}
+
+/// An open key, as a server has it.
+struct Key<'a> {
+    name: &'a mut Name,
+    shared: &'a mut Shared,
+    subject: Subject,
+    /// Who was granted a seat last, and whether out of the queue.
+    granted: Option<(usize, bool)>,
+    /// Whether anything was changed or told.
+    is_touched: bool,
+}
+
+static NO_POOL: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
+
+impl Key<'_> {
+    fn machine(&mut self) -> Machine<'_, Self> {
+        let now = self.shared.now;
+        Machine::new(self, now)
+    }
+
+    /// Holds a grant against the rule, before it is carried out.
+    fn judge(&mut self, id: usize, seats: i64, lease: Option<Lease>) {
+        let now = self.shared.now;
+        let model = &self.name.model;
+        assert!(!now.holds_grants, "a grant while they are held");
+        assert!(model.taken(now) < seats, "a grant above its own figure");
+        assert!(!model.is_live(now, id), "a holder is granted a seat");
+        let length_ms = lease.map(|lease| lease.length_ms);
+        if let Subject::Calling(caller) = self.subject
+            && caller.call.id == id
+            && !caller.is_blocked
+        {
+            let arrival = caller.known.map(|(arrival, _)| arrival);
+            let is_turn = model.may_have_a_seat(now, seats, arrival);
+            assert!(is_turn, "s{id} barges in");
+            assert_eq!(
+                (seats, length_ms),
+                (caller.call.seats, caller.call.lease_ms)
+            );
+            self.granted = Some((id, caller.known.is_some()));
+            return;
+        }
+        assert_eq!(model.next_turn(now), Some(id), "whose turn it is");
+        let waiting = model.waiting(now);
+        let entry = waiting.iter().find(|entry| entry.id == id).unwrap();
+        assert_eq!(entry.figure(), seats, "a grant by its own figure");
+        let number = entry.client.unwrap().number;
+        let call = self.shared.clients[number as usize].call;
+        assert_eq!(length_ms, call.lease_ms);
+        self.granted = Some((id, true));
+    }
+
+    /// Holds a new ticket, or a renewed one, against the rule.
+    fn judge_ticket(&self, id: usize, figure: i64, ticket: Ticket) {
+        let (now, model) = (self.shared.now, &self.name.model);
+        let attended = |ms: u64| ms.max(SPARE_MS) + SPARE_MS;
+        let known = model.queue.iter().find(|entry| entry.id == id);
+        let stated = known.and_then(|entry| Some(entry.ticket?.1));
+        let (valid_ms, expected) = match self.subject {
+            Subject::Calling(caller) if caller.call.id == id && !caller.is_blocked => {
+                let ms = caller.call.ticket_ms.expect("it asked for a ticket");
+                let blocks = caller.call.blocks;
+                (if blocks { attended(ms) } else { ms }, caller.figure)
+            }
+            Subject::Keeping(kept, ms) if kept == id => (ms, stated.unwrap_or(figure)),
+            _ => {
+                let client = known.and_then(|entry| entry.client);
+                let client = client.expect("only a blocked client's ticket renews itself");
+                let call = self.shared.clients[client.number as usize].call;
+                let ms = call.ticket_ms.expect("it asked for a ticket");
+                (attended(ms), stated.expect("it has a ticket"))
+            }
+        };
+        assert_eq!(ticket.deadline_ms, now.now_ms + valid_ms as i64, "how long");
+        assert_eq!(figure, expected, "the figure of a ticket");
+    }
+
+    /// What the model says about a call.
+    fn expected(&self, call: Call) -> (Expected, Caller) {
+        let (now, model) = (self.shared.now, &self.name.model);
+        let waiting = model.waiting(now);
+        let known = waiting.iter().find(|entry| entry.id == call.id);
+        let arrival = known.map(|entry| entry.arrival);
+        let has_room = model.has_room_for(now, call.id, call.seats);
+        let caller = Caller {
+            call,
+            known: known.map(|entry| (entry.arrival, entry.since_ms(now))),
+            figure: match known {
+                Some(known) if !has_room => known.figure(),
+                _ => call.seats,
+            },
+            is_blocked: false,
+        };
+        let fails = |fault: Fault| call.fault == Some(fault);
+        let refused = |fault| Expected::Refused(Refusal::Unmet(fault));
+        let may_have = model.may_have_a_seat(now, call.seats, arrival);
+        let is_its_turn = !now.holds_grants && may_have;
+        let expected = if model.is_live(now, call.id) {
+            Expected::AlreadyActive
+        } else if fails(Fault::Suspended) {
+            refused(Fault::Suspended)
+        } else if !is_its_turn && !call.waits() {
+            Expected::NoSeats
+        } else if fails(Fault::Metadata) {
+            refused(Fault::Metadata)
+        } else if fails(Fault::Memory) && (is_its_turn || known.is_none()) {
+            refused(Fault::Memory)
+        } else if is_its_turn {
+            Expected::Granted
+        } else if known.is_none() && waiting.len() >= call.longest_queue {
+            Expected::Refused(Refusal::QueueFull)
+        } else if known.is_none() && !has_room {
+            Expected::Refused(Refusal::TooManyFigures)
+        } else if call.blocks {
+            Expected::Blocked
+        } else {
+            Expected::Queued
+        };
+        (expected, caller)
+    }
+
+    /// What comes before each change: clients who wait for sessions that hold seats of a value that
+    /// has come are told so.
+    fn open(&mut self) {
+        if self.name.has_moved {
+            self.name.has_moved = self.machine().find_holders();
+            if self.name.has_moved {
+                self.look_at(self.shared.now.now_ms);
+            }
+        }
+    }
+
+    fn acquire(&mut self, call: Call) -> Result<Acquired<u32>, Refusal<Fault>> {
+        self.open();
+        self.is_touched = false;
+        let (expected, caller) = self.expected(call);
+        self.subject = Subject::Calling(caller);
+        let session = bytes_of(call.id);
+        let now = self.shared.now;
+        let lease = |ms| Lease::starting(now.now_ms, ms).unwrap();
+        let request = AcquireRequest {
+            session: &session,
+            seats: call.seats,
+            lease: call.lease_ms.map(lease),
+            ticket_ms: call.ticket_ms,
+            blocks: call.blocks,
+            longest_queue: call.longest_queue,
+        };
+        let answer = self.machine().acquire(&request, &call);
+        self.subject = Subject::Nobody;
+        let model = &self.name.model;
+        let used = model.used(now);
+        let came_to = match answer {
+            Ok(Acquired::Granted(granted)) => {
+                // Those who were served after it are in the count of now, and not in its own.
+                assert!(granted.used as i64 <= call.seats && granted.used <= used);
+                assert_eq!((granted.seats, granted.lease), (call.seats, request.lease));
+                Expected::Granted
+            }
+            Ok(Acquired::AlreadyActive(active)) => {
+                assert_eq!((active.used, active.renewed), (used, request.lease));
+                Expected::AlreadyActive
+            }
+            Ok(Acquired::NoSeats { used: told }) => {
+                assert_eq!(told, used);
+                Expected::NoSeats
+            }
+            Ok(Acquired::Queued {
+                used: told,
+                position,
+            }) => {
+                assert_eq!(told, used);
+                assert_eq!(Some(position - 1), model.index(now, call.id), "position");
+                Expected::Queued
+            }
+            Ok(Acquired::Blocked(number)) => {
+                assert_eq!(number as usize + 1, self.shared.clients.len());
+                Expected::Blocked
+            }
+            Err(refusal) => Expected::Refused(refusal),
+        };
+        assert_eq!(came_to, expected, "what an ACQUIRE comes to");
+        if matches!(expected, Expected::Refused(_) | Expected::NoSeats) {
+            assert!(!self.is_touched, "a denial changes something");
+        }
+        answer
+    }
+
+    fn heartbeat(&mut self, id: usize, length_ms: Option<u64>) {
+        self.open();
+        let now = self.shared.now;
+        let lease = length_ms.map(|ms| Lease::starting(now.now_ms, ms).unwrap());
+        let was_live = self.name.model.is_live(now, id);
+        let session = bytes_of(id);
+        let answer = self.machine().heartbeat(&session, lease);
+        match answer {
+            Heartbeat::Beat(beat) => assert!(was_live && (lease.is_none() || beat.lease == lease)),
+            Heartbeat::NotActive => assert!(!was_live),
+            Heartbeat::NoMetadata => assert!(was_live),
+        }
+    }
+
+    fn release(&mut self, id: usize) {
+        self.open();
+        let was_live = self.name.model.is_live(self.shared.now, id);
+        let used = self.machine().release(&bytes_of(id));
+        let now = self.name.model.used(self.shared.now);
+        assert_eq!(used, was_live.then_some(now));
+    }
+
+    fn revoke(&mut self, ids: [usize; 2]) {
+        self.open();
+        let now = self.shared.now;
+        let distinct = BTreeSet::from(ids);
+        let live = distinct
+            .iter()
+            .filter(|&&id| self.name.model.is_live(now, id));
+        let live = live.count();
+        let sessions = ids.map(bytes_of);
+        let revoked = self.machine().revoke(sessions.iter().map(Vec::as_slice));
+        assert_eq!(revoked, live);
+    }
+
+    fn resize(&mut self, seats: i64) {
+        self.open();
+        for entry in &mut self.name.model.queue {
+            entry.client = entry.client.map(|client| Client {
+                figure: seats,
+                ..client
+            });
+        }
+        self.machine().resize(seats);
+        if self.name.model.exists() {
+            // Unless a grant has stated another since, which all who wait state now.
+            assert_eq!(self.name.model.seats, seats);
+        }
+    }
+
+    fn cleanup(&mut self) {
+        self.open();
+        let now = self.shared.now;
+        let expired = self.name.model.rows.len() - self.name.model.used(now);
+        assert_eq!(self.machine().cleanup(None), expired);
+    }
+
+    fn import(&mut self, id: usize) {
+        self.open();
+        let session = bytes_of(id);
+        let import = Import::read(&session, None).expect("an id that may be imported");
+        let seats = self.name.model.seats;
+        let now = self.shared.now;
+        let pool = self.name.pool.clone().unwrap_or_else(|| Pool::new(0));
+        if let Some(effect) = import.effect(&pool, now, seats) {
+            self.commit(&effect);
+            self.machine().holder_came(&session);
+            self.machine().serve();
+        }
+    }
+
+    fn end_wait(&mut self, id: usize, disconnects: bool) {
+        let now = self.shared.now;
+        let session = bytes_of(id);
+        let Some(client) = self.name.model.entry(id).and_then(|entry| entry.client) else {
+            assert_eq!(self.machine().end_wait(&session, &u32::MAX), None);
+            return;
+        };
+        let number = client.number;
+        let stranger = self.machine().end_wait(&session, &(number + 1));
+        assert_eq!(stranger, None, "an older or a newer client ends the wait");
+        let index = self.name.model.index(now, id);
+        let ticket_ms = self.shared.clients[number as usize].call.ticket_ms;
+        if disconnects {
+            let waiter = self.machine().disconnected(&session, &number);
+            assert_eq!(
+                waiter.map(|waiter| waiter.request.ticket_ms),
+                Some(ticket_ms)
+            );
+            self.name.model.drop_client(id);
+            self.shared.tell(number, Told::Gone);
+            self.name.ended.push((id, ticket_ms));
+            self.look_at(now.now_ms);
+            return;
+        }
+        let end = self.machine().end_wait(&session, &number);
+        let model = &mut self.name.model;
+        model.drop_client(id);
+        let ticket = model.entry(id).filter(|entry| entry.has_valid_ticket(now));
+        let survives = ticket_ms.filter(|_| ticket.is_some());
+        let is_live = model.is_live(now, id);
+        let told = match end.expect("it was in the queue") {
+            WaitEnd::AlreadyActive(AlreadyActive { renewed, .. }) => {
+                assert!(is_live && renewed.is_none());
+                Told::AlreadyActive
+            }
+            WaitEnd::Queued {
+                position,
+                ticket_ms,
+                ..
+            } => {
+                assert!(!is_live);
+                assert_eq!((Some(position - 1), Some(ticket_ms)), (index, survives));
+                self.name.ended.push((id, Some(ticket_ms)));
+                self.look_at(now.now_ms);
+                Told::Queued(position)
+            }
+            WaitEnd::NoSeats { .. } => {
+                assert!(!is_live && survives.is_none());
+                Told::NoSeats
+            }
+        };
+        self.shared.tell(number, told);
+    }
+
+    fn dies(&mut self, id: usize) {
+        if let Some(entry) = self.name.blocked.get(&bytes_of(id)) {
+            self.shared.clients[entry.waiting.client as usize].is_dead = true;
+        }
+    }
+
+    fn take_back(&mut self) {
+        for waiter in std::mem::take(&mut self.name.unconfirmed) {
+            let (id, ticket_ms) = (id_of(&waiter.session), waiter.request.ticket_ms);
+            self.subject = ticket_ms.map_or(Subject::Nobody, |ms| Subject::Keeping(id, ms));
+            self.machine().take_back(&waiter);
+            self.subject = Subject::Nobody;
+        }
+    }
+
+    /// What the timer does when it is due here.
+    fn look(&mut self) {
+        let now = self.shared.now;
+        if self.name.due_ms.is_none_or(|due_ms| due_ms > now.now_ms) {
+            return;
+        }
+        self.name.due_ms = None;
+        self.open();
+        self.take_back();
+        for (id, ticket_ms) in std::mem::take(&mut self.name.ended) {
+            self.subject = ticket_ms.map_or(Subject::Nobody, |ms| Subject::Keeping(id, ms));
+            self.machine().after_wait(&bytes_of(id), ticket_ms);
+            self.subject = Subject::Nobody;
+        }
+        self.machine().expire(BATCH);
+        self.machine().serve();
+        if let Some(next_ms) = self.machine().next_look_ms() {
+            self.look_at(next_ms);
+        }
+    }
+
+    /// A pool with neither rows nor tickets does not exist, and its limit is forgotten with it.
+    fn close(self) {
+        if self.name.pool.as_ref().is_some_and(Pool::is_empty) {
+            self.name.pool = None;
+            self.name.follower = None;
+            self.name.model.seats = 0;
+        }
+    }
+}
+
+impl Host for Key<'_> {
+    type Client = u32;
+    const BATCH: usize = BATCH;
+
+    fn pool(&self) -> &Pool {
+        self.name.pool.as_ref().unwrap_or(&NO_POOL)
+    }
+
+    fn blocked(&self) -> &BlockedQueue<u32> {
+        &self.name.blocked
+    }
+
+    fn pool_and_blocked(&mut self) -> (&Pool, &mut BlockedQueue<u32>) {
+        let pool = self.name.pool.as_ref().unwrap_or(&NO_POOL);
+        (pool, &mut self.name.blocked)
+    }
+
+    fn taken_elsewhere(&self) -> u64 {
+        self.name.model.elsewhere
+    }
+
+    fn next_arrival(&mut self) -> u64 {
+        self.shared.last_arrival += 1;
+        self.shared.last_arrival
+    }
+
+    fn calling_client(&mut self) -> u32 {
+        let Subject::Calling(caller) = &mut self.subject else {
+            panic!("only a call has a client");
+        };
+        caller.is_blocked = true;
+        let caller = *caller;
+        let (now_ms, last_arrival) = (self.shared.now.now_ms, self.shared.last_arrival);
+        let (arrival, since_ms) = caller.known.unwrap_or((last_arrival, now_ms));
+        let number = self.shared.clients.len() as u32;
+        self.shared.clients.push(Blocked {
+            call: caller.call,
+            is_dead: false,
+        });
+        let entry = self.name.model.entry_at(caller.call.id, arrival);
+        assert_eq!(entry.client.map(|client| client.number), None);
+        entry.client = Some(Client {
+            number,
+            since_ms,
+            figure: caller.figure,
+        });
+        number
+    }
+
+    fn commit(&mut self, effect: &Effect<'_>) {
+        self.is_touched = true;
+        match effect {
+            Effect::Grant(grant) => self.judge(id_of(grant.session), grant.seats, grant.lease),
+            Effect::Join(join) => {
+                let id = id_of(join.session);
+                self.judge_ticket(id, join.seats, join.ticket);
+                if matches!(self.subject, Subject::Calling(caller) if caller.call.id == id) {
+                    self.name.ended.retain(|(other, _)| *other != id);
+                }
+            }
+            _ => {}
+        }
+        let name = &mut *self.name;
+        if name.pool.is_none() {
+            let (Effect::Grant(_) | Effect::Import(_) | Effect::Join(_)) = effect else {
+                panic!("{effect:?} where there is no pool");
+            };
+            name.pool = Some(Pool::new(0));
+            name.follower = Some(Pool::new(0));
+        }
+        let applied = name.pool.as_mut().unwrap().apply(effect);
+        assert_ne!(applied, Applied::Missed, "{effect:?}");
+        assert_eq!(name.follower.as_mut().unwrap().apply(effect), applied);
+        name.model.apply(effect);
+        if let Effect::Grant(seat_pool::Grant { session, .. })
+        | Effect::Import(seat_pool::Grant { session, .. })
+        | Effect::Beat(seat_pool::Beat { session, .. })
+        | Effect::Renew { session, .. }
+        | Effect::Free { session, .. } = effect
+        {
+            self.confirm(session);
+        }
+        if let Some(deadline_ms) = effect.deadline_ms() {
+            self.look_at(deadline_ms);
+        }
+    }
+
+    fn confirm(&mut self, session: &[u8]) {
+        let unconfirmed = &mut self.name.unconfirmed;
+        unconfirmed.retain(|waiter| *waiter.session != *session);
+    }
+
+    fn wake(&mut self, waiter: Waiter<u32>, outcome: Outcome) {
+        self.is_touched = true;
+        let (now, id, number) = (self.shared.now, id_of(&waiter.session), waiter.client);
+        let known = self.name.model.entry(id).and_then(|entry| entry.client);
+        let known = known.expect("only blocked clients are woken");
+        assert_eq!((known.number, known.figure), (number, waiter.seats));
+        self.name.model.drop_client(id);
+        let used = self.name.model.used(now);
+        let told = match outcome {
+            Outcome::Granted(Granted {
+                used: told, seats, ..
+            }) => {
+                assert_eq!(self.granted, Some((id, true)));
+                assert_eq!((told, seats), (used, waiter.seats));
+                assert!(used as i64 <= seats);
+                if self.shared.clients[number as usize].is_dead {
+                    self.name.unconfirmed.push(waiter);
+                    self.look_at(now.now_ms);
+                    Told::Gone
+                } else {
+                    Told::Granted
+                }
+            }
+            Outcome::AlreadyActive(active) => {
+                assert!(self.name.model.is_live(now, id));
+                assert_eq!(active.used, used);
+                let length_ms = active.renewed.map(|lease| lease.length_ms);
+                assert_eq!(length_ms, waiter.request.lease_ms);
+                Told::AlreadyActive
+            }
+            Outcome::NoSeats => Told::NoSeats,
+        };
+        self.shared.tell(number, told);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.is_touched = true;
+        match notice {
+            Notice::Joined => {
+                let is_new = matches!(self.subject, Subject::Calling(Caller { known: None, .. }));
+                assert!(is_new, "only who does not wait yet joins");
+            }
+            Notice::Served => assert!(matches!(self.granted, Some((_, true)))),
+            Notice::Left => {}
+        }
+    }
+
+    fn look_at(&mut self, at_ms: i64) {
+        let due_ms = self.name.due_ms.map_or(at_ms, |due_ms| due_ms.min(at_ms));
+        self.name.due_ms = Some(due_ms);
+    }
 }
 
 impl Name {
-    fn commit(&mut self, effect: &Effect<'_>) {
-        if self.pool.is_none() {
-            let (Effect::Grant(_) | Effect::Join(_)) = effect else {
-                return;
-            };
-            self.pool = Some(Pool::new(0));
-            self.follower = Some(Pool::new(0));
-        }
-        let applied = self.pool.as_mut().unwrap().apply(effect);
-        assert_eq!(self.follower.as_mut().unwrap().apply(effect), applied);
-        if applied != Applied::Missed {
-            self.model.apply(effect);
-        }
-        if let Effect::Grant(_) | Effect::Renew { .. } | Effect::Free { .. } = effect {
-            self.unconfirmed.remove(&id_of(session_of(effect)));
+    fn key<'a>(&'a mut self, shared: &'a mut Shared) -> Key<'a> {
+        Key {
+            name: self,
+            shared,
+            subject: Subject::Nobody,
+            granted: None,
+            is_touched: false,
         }
     }
 
-    /// The pool, or an empty one.
     fn pool(&self) -> &Pool {
-        static EMPTY: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
-        self.pool.as_ref().unwrap_or(&EMPTY)
-    }
-
-    /// A pool with neither rows nor tickets does not exist, and its limit is forgotten with it. Then whoever is first in line brings
-    /// the limit, so it never rests there.
-    fn close(&mut self, shared: &Shared) {
-        if self.pool.as_ref().is_some_and(Pool::is_empty) {
-            self.pool = None;
-            self.follower = None;
-            self.model.seats = 0;
-        }
-        let is_free = self.limit(shared) > self.model.elsewhere as i64;
-        self.is_due |= self.pool.is_none() && is_free;
-    }
-
-    fn limit(&self, shared: &Shared) -> i64 {
-        let first = || self.line.first().map(|place| place.waiting);
-        let stated = |number: u32| shared.waiters[number as usize].call.seats;
-        match &self.pool {
-            Some(pool) => pool.seats(),
-            None => first().map_or(0, stated),
-        }
-    }
-
-    /// What the decisions go by where `seats` is stated.
-    fn of(&self, seats: i64) -> Limit {
-        Limit {
-            seats,
-            taken_elsewhere: self.model.elsewhere,
-        }
-    }
-
-    fn decide(&self, moment: Moment, id: usize, seats: i64) -> Acquire {
-        let limit = self.of(seats);
-        let decision = self
-            .pool()
-            .acquire(moment, &bytes_of(id), limit, &self.line);
-        assert_eq!(decision, self.model.decide(moment, id, seats), "decision");
-        decision
-    }
-
-    /// What comes before each change: clients who wait for sessions that hold seats of a value that has come are told so, and
-    /// have the leases that they asked for.
-    fn open(&mut self, shared: &mut Shared) {
-        let moment = shared.moment;
-        for id in 0..IDS {
-            let session = bytes_of(id);
-            if !self.model.is_live(moment, id) {
-                continue;
-            }
-            let Some(place) = self.line.leave(&session) else {
-                continue;
-            };
-            self.model.drop_client(id);
-            let lease_ms = shared.waiters[place.waiting as usize].call.lease_ms;
-            if let Some(lease) = starting(moment.now_ms, lease_ms) {
-                let session = &session;
-                self.commit(&Effect::Renew { session, lease });
-            }
-            self.unconfirmed.remove(&id);
-            shared.tell(place.waiting, Told::AlreadyActive);
-        }
-    }
-
-    fn acquire(&mut self, shared: &mut Shared, call: Call) {
-        self.open(shared);
-        let moment = shared.moment;
-        let mut decision = self.decide(moment, call.id, call.seats);
-        if decision != Acquire::AlreadyActive && self.lets_waiters_in(moment, call.seats) {
-            self.commit(&Effect::Seats(call.seats));
-            self.serve(shared);
-            decision = self.decide(moment, call.id, call.seats);
-        }
-        let session = bytes_of(call.id);
-        match decision {
-            Acquire::AlreadyActive => {
-                if let Some(lease) = starting(moment.now_ms, call.lease_ms) {
-                    let session = &session;
-                    self.commit(&Effect::Renew { session, lease });
-                }
-                self.unconfirmed.remove(&call.id);
-            }
-            Acquire::Vacant => {
-                let taken = self.model.taken(moment) + self.model.ahead(moment, call.id) as i64;
-                assert!(taken < call.seats, "a newcomer barges in");
-                self.dismiss(shared, call.id);
-                let lease = starting(moment.now_ms, call.lease_ms);
-                let none = Metadata::NONE;
-                self.commit(&Effect::granting(
-                    moment.now_ms,
-                    &session,
-                    call.seats,
-                    &none,
-                    lease,
-                ));
-                // The grant's limit may be the first that lets those in who wait at a missing key.
-                self.serve(shared);
-            }
-            Acquire::NoSeats { .. } if call.blocks || call.ticket_ms.is_some() => {
-                self.join(shared, call);
-            }
-            Acquire::NoSeats { .. } => {}
-        }
-    }
-
-    fn lets_waiters_in(&self, moment: Moment, seats: i64) -> bool {
-        self.pool.as_ref().is_some_and(|pool| {
-            seats > pool.seats()
-                && seats > self.model.taken(moment)
-                && pool.waiting(moment, &self.line) > 0
-        })
-    }
-
-    fn join(&mut self, shared: &mut Shared, call: Call) {
-        let (moment, id, session) = (shared.moment, call.id, bytes_of(call.id));
-        let pool = self.pool();
-        let arrival = pool
-            .arrival_of(moment, &session, &self.line)
-            .unwrap_or_else(|| {
-                shared.last_arrival += 1;
-                shared.last_arrival
-            });
-        let known = self
-            .model
-            .place(id)
-            .filter(|place| place.is_valid(moment))
-            .map(|place| (place.arrival, place.since_ms(moment)));
-        if let Some((known, _)) = known {
-            assert_eq!(arrival, known, "a place that is known is kept");
-        }
-        let since_ms = known.map_or(moment.now_ms, |(_, since_ms)| since_ms);
-        self.dismiss(shared, id);
-        if let Some(length_ms) = call.ticket_ms {
-            let ticket = Ticket {
-                since_ms,
-                length_ms,
-                deadline_ms: moment.now_ms,
-            };
-            let ticket = ticket.kept(moment.now_ms, length_ms).unwrap();
-            self.commit(&Effect::joining(&session, call.seats, arrival, ticket));
-        } else {
-            self.commit(&Effect::Seats(call.seats));
-            // The place is the client's from now on, and ends with it.
-            self.commit(&Effect::Leave { session: &session });
-        }
-        // The call's limit may be the first that lets those in who wait at a missing key.
-        self.serve(shared);
-        if call.blocks {
-            let number = shared.waiters.len() as u32;
-            shared.waiters.push(Waiter {
-                call,
-                since_ms,
-                is_dead: false,
-            });
-            let ticketed = call.ticket_ms.is_some();
-            self.line.join(&session, arrival, ticketed, number);
-            self.model.place_at(id, arrival).client = Some((number, since_ms));
-        }
-    }
-
-    fn dismiss(&mut self, shared: &mut Shared, id: usize) {
-        if let Some(place) = self.line.leave(&bytes_of(id)) {
-            self.model.drop_client(id);
-            shared.tell(place.waiting, Told::NoSeats);
-        }
-    }
-
-    fn leave(&mut self, shared: &mut Shared, id: usize) {
-        self.dismiss(shared, id);
-        self.commit(&Effect::Leave {
-            session: &bytes_of(id),
-        });
-    }
-
-    fn serve(&mut self, shared: &mut Shared) -> usize {
-        let lost = self.remove_lost_tickets(shared);
-        let mut granted = 0;
-        while granted < BATCH && self.serve_one(shared) {
-            granted += 1;
-        }
-        self.is_due |= granted == BATCH || lost == BATCH;
-        granted
-    }
-
-    fn remove_lost_tickets(&mut self, shared: &mut Shared) -> usize {
-        let moment = shared.moment;
-        let pool = self.pool().clone();
-        let mut lost = 0;
-        for session in pool.lost_tickets(moment, BATCH) {
-            lost += 1;
-            let id = id_of(session);
-            let place = self.model.place(id).expect("a lost ticket has been one");
-            assert!(!place.has_valid_ticket(moment), "{place:?} is not lost");
-            let blocked = self.line.get(session).map(|place| place.waiting);
-            match blocked.map(|number| shared.waiters[number as usize].call.ticket_ms) {
-                Some(Some(ms)) => self.keep_place(moment, id, ms.max(LEAST_RENEWAL_MS)),
-                Some(None) => {
-                    // The ticket came with another value; the client never asked for it.
-                    self.commit(&Effect::Leave { session });
-                    self.mark(id);
-                }
-                None => self.leave(shared, id),
-            }
-        }
-        lost
-    }
-
-    fn keep_place(&mut self, moment: Moment, id: usize, valid_ms: u64) {
-        let pool = self.pool().clone();
-        let session = bytes_of(id);
-        if let Some(place) = pool.any_ticket(&session) {
-            let ticket = Ticket {
-                deadline_ms: moment.now_ms + valid_ms as i64,
-                ..place.waiting
-            };
-            let seats = pool.seats();
-            self.commit(&Effect::joining(&session, seats, place.arrival(), ticket));
-        }
-    }
-
-    /// Has the line know whether the client of `id` has a ticket, and take its place in the order.
-    fn mark(&mut self, id: usize) {
-        let session = bytes_of(id);
-        let ticket = self
-            .pool()
-            .any_ticket(&session)
-            .map(|place| place.arrival());
-        if let Some(place) = self.line.leave(&session) {
-            let arrival = ticket.unwrap_or(place.arrival());
-            self.line
-                .join(&session, arrival, ticket.is_some(), place.waiting);
-        }
-    }
-
-    fn serve_one(&mut self, shared: &mut Shared) -> bool {
-        let moment = shared.moment;
-        let seats = self.limit(shared);
-        let pool = self.pool().clone();
-        let next = pool.next_in_line(moment, self.of(seats), &self.line);
-        let next = next.map(|place| (place.waiting, id_of(place.session())));
-        let eligible = self.model.eligible(moment, seats);
-        assert_eq!(next.map(|(_, id)| id), eligible, "whose turn it is");
-        let Some((number, id)) = next else {
-            return false;
-        };
-        let waiting = self.model.waiting(moment);
-        let index = self.model.index(moment, id).unwrap();
-        for ahead in &waiting[..index] {
-            let is_kept_for = ahead.client.is_none() && ahead.has_valid_ticket(moment);
-            assert!(is_kept_for, "{ahead:?} is passed over");
-        }
-        let taken = self.model.taken(moment) + index as i64;
-        assert!(taken < seats, "a grant above the limit");
-        let session = bytes_of(id);
-        assert!(pool.get(moment, &session).is_none(), "a holder waits");
-        self.line.leave(&session);
-        self.model.drop_client(id);
-        let waiter = shared.waiters[number as usize];
-        let lease = starting(moment.now_ms, waiter.call.lease_ms);
-        let none = Metadata::NONE;
-        self.commit(&Effect::granting(
-            moment.now_ms,
-            &session,
-            seats,
-            &none,
-            lease,
-        ));
-        if waiter.is_dead {
-            self.unconfirmed.insert(id);
-            shared.tell(number, Told::Gone);
-        } else {
-            shared.tell(number, Told::Granted);
-        }
-        true
-    }
-
-    fn release(&mut self, shared: &mut Shared, id: usize) {
-        self.open(shared);
-        self.leave(shared, id);
-        let session = bytes_of(id);
-        if self.pool().get(shared.moment, &session).is_some() {
-            self.commit(&Effect::freeing(&session, Freed::Released));
-        }
-        self.serve(shared);
-    }
-
-    fn renew(&mut self, shared: &mut Shared, id: usize, length_ms: u64) {
-        self.open(shared);
-        let moment = shared.moment;
-        let session = bytes_of(id);
-        if self.pool().get(moment, &session).is_some() {
-            let lease = Lease::starting(moment.now_ms, length_ms).unwrap();
-            let session = &session;
-            self.commit(&Effect::Renew { session, lease });
-        }
-    }
-
-    fn resize(&mut self, shared: &mut Shared, seats: i64) {
-        self.open(shared);
-        if self.pool.as_ref().is_some_and(|pool| pool.seats() != seats) {
-            self.commit(&Effect::Seats(seats));
-            self.serve(shared);
-        }
-    }
-
-    fn take_elsewhere(&mut self, taken: usize) {
-        self.is_due |= taken < self.model.elsewhere;
-        self.model.elsewhere = taken;
-    }
-
-    fn end_wait(&mut self, shared: &mut Shared, id: usize, disconnected: bool) {
-        let moment = shared.moment;
-        let session = bytes_of(id);
-        let position = self.pool().position(moment, &session, &self.line);
-        let Some(place) = self.line.leave(&session) else {
-            return;
-        };
-        let index = self.model.index(moment, id);
-        assert_eq!(position, index.map(|index| index + 1), "position");
-        self.model.drop_client(id);
-        let number = place.waiting;
-        let ticket_ms = shared.waiters[number as usize].call.ticket_ms;
-        let survives = ticket_ms.filter(|_| self.pool().has_ticket(&session));
-        if let Some(ticket_ms) = survives {
-            self.keep_place(moment, id, ticket_ms);
-        }
-        let told = match survives.and(position) {
-            _ if disconnected => Told::Gone,
-            _ if self.model.is_live(moment, id) => Told::AlreadyActive,
-            Some(position) => Told::Queued(position),
-            None => Told::NoSeats,
-        };
-        shared.tell(number, told);
-    }
-
-    fn dies(&mut self, shared: &mut Shared, id: usize) {
-        if let Some(place) = self.line.get(&bytes_of(id)) {
-            shared.waiters[place.waiting as usize].is_dead = true;
-        }
-    }
-
-    fn take_back(&mut self, shared: &mut Shared) {
-        for id in std::mem::take(&mut self.unconfirmed) {
-            let session = bytes_of(id);
-            if self.pool().get(shared.moment, &session).is_some() {
-                self.commit(&Effect::freeing(&session, Freed::Released));
-            }
-            self.serve(shared);
-        }
-    }
-
-    fn tick(&mut self, shared: &mut Shared) {
-        self.open(shared);
-        self.is_due = false;
-        self.take_back(shared);
-        let pool = self.pool().clone();
-        for session in pool.lapsed(shared.moment, BATCH) {
-            self.commit(&Effect::freeing(session, Freed::Expired));
-        }
-        self.serve(shared);
+        self.pool.as_ref().unwrap_or(&NO_POOL)
     }
 
     /// Another value, or none, comes to this name. Whoever is blocked here is served by the timer.
-    fn replace(&mut self, pool: Option<Pool>, follower: Option<Pool>, model: &Model) {
+    fn replace(
+        &mut self,
+        pool: Option<Pool>,
+        follower: Option<Pool>,
+        model: &Model,
+        shared: &mut Shared,
+    ) {
         self.pool = pool;
         self.follower = follower;
         self.model.take_value(model);
-        for id in 0..IDS {
-            self.mark(id);
-        }
-        self.is_due = true;
+        self.has_moved = true;
+        let mut key = self.key(shared);
+        key.machine().value_came();
+        key.look_at(key.shared.now.now_ms);
     }
 
-    /// Whether the timer has nothing to do here.
-    fn is_quiet(&self, moment: Moment) -> bool {
-        let lapsed =
-            (0..IDS).any(|id| self.model.rows.contains_key(&id) && !self.model.is_live(moment, id));
-        let is_lost = |place: &Place| place.ticket.is_some() && !place.has_valid_ticket(moment);
-        let lost = self.model.queue.iter().any(is_lost);
-        !self.is_due && !lapsed && !lost && self.unconfirmed.is_empty()
+    fn is_due(&self, now: Moment) -> bool {
+        self.due_ms.is_some_and(|due_ms| due_ms <= now.now_ms)
     }
 
     fn check(&self, shared: &Shared) {
-        let moment = shared.moment;
-        let model = &self.model;
+        let (now, model) = (shared.now, &self.model);
         assert_eq!(self.pool.is_some(), model.exists(), "the key exists");
         let pool = self.pool();
-        let waiting = model.waiting(moment);
         assert_eq!(pool.seats(), model.seats, "seats");
         assert_eq!(pool.len(), model.rows.len(), "rows");
-        assert_eq!(pool.used(moment), model.used(moment), "used");
-        let tickets = model.queue.iter().filter_map(|place| place.ticket);
-        assert_eq!(pool.tickets(), tickets.clone().count(), "tickets");
-        let leases = model.rows.values().flatten().map(|lease| lease.deadline_ms);
-        let deadlines = leases.chain(tickets.map(|ticket| ticket.deadline_ms));
-        let effective = deadlines.map(|deadline_ms| deadline_ms.max(moment.floor_ms));
-        let earliest = pool.earliest_deadline_ms(moment);
-        assert_eq!(earliest, effective.min(), "deadline");
+        assert_eq!(pool.used(now), model.used(now), "used");
+        let tickets = model.queue.iter().filter_map(|entry| entry.ticket);
+        assert_eq!(pool.tickets(), tickets.count(), "tickets");
         self.check_queue(shared, pool);
-        for id in 0..IDS {
-            let session = bytes_of(id);
-            let place = waiting.iter().find(|place| place.id == id);
-            let arrival = pool.arrival_of(moment, &session, &self.line);
-            assert_eq!(arrival, place.map(|place| place.arrival), "arrival of {id}");
-            let ticket = place.filter(|place| place.has_valid_ticket(moment));
-            assert_eq!(
-                pool.ticket(moment, &session).map(|place| place.waiting),
-                ticket.and_then(|place| place.ticket),
-                "ticket of {id}"
-            );
-            self.decide(moment, id, model.seats);
-        }
-        if self.is_quiet(moment) {
-            let idle = model.eligible(moment, self.limit(shared));
-            assert_eq!(idle, None, "a seat is idle while this client waits");
-            // While grants are held, blocked clients stand before free seats as well.
-            if !moment.holds_grants {
-                let kept = waiting.iter().take(model.free(moment)).count();
-                assert_eq!(pool.kept(moment, model.elsewhere), kept, "kept");
-            }
+        if !self.is_due(now) {
+            self.check_that_nothing_is_due(now);
         }
         let follower = self.follower.as_ref().map(contents);
         assert_eq!(follower, self.pool.as_ref().map(contents), "follower");
@@ -817,61 +1060,71 @@ impl Name {
             let again = reload(pool);
             assert_eq!(contents(&again), contents(pool), "reload");
             self.check_queue(shared, &again);
+            let mut rebuilt = Pool::new(0);
+            for effect in pool.rebuilding() {
+                assert_ne!(rebuilt.apply(&effect), Applied::Missed);
+            }
+            assert_eq!(contents(&rebuilt), contents(pool), "rebuilt");
         }
     }
 
+    /// The timer is not to come yet, so nothing must wait for it.
+    fn check_that_nothing_is_due(&self, now: Moment) {
+        let model = &self.model;
+        if !now.holds_grants {
+            let idle = model.next_turn(now);
+            assert_eq!(idle, None, "a seat is idle while it is this client's turn");
+        }
+        assert_eq!(model.rows.len(), model.used(now), "expired, not reclaimed");
+        let has_lost = |entry: &&Entry| entry.ticket.is_some() && !entry.has_valid_ticket(now);
+        let lost = model.queue.iter().find(has_lost);
+        assert!(
+            lost.is_none(),
+            "{lost:?} is lost, and neither removed nor renewed"
+        );
+        assert!(self.unconfirmed.is_empty() && self.ended.is_empty() && !self.has_moved);
+    }
+
     fn check_queue(&self, shared: &Shared, pool: &Pool) {
-        let moment = shared.moment;
-        let waiting = self.model.waiting(moment);
-        let since_ms = |&number: &u32| shared.waiters[number as usize].since_ms;
-        let queue = pool.queue(moment, &self.line, since_ms);
-        let queue: Vec<_> = queue
+        let (now, model) = (shared.now, &self.model);
+        let waiting = model.waiting(now);
+        let queue = Queue::new(pool, &self.blocked, now, model.elsewhere);
+        let list = queue.list();
+        let list: Vec<_> = list
             .iter()
             .map(|waiting| (id_of(waiting.session), waiting.since_ms))
             .collect();
         let expected: Vec<_> = waiting
             .iter()
-            .map(|place| (place.id, place.since_ms(moment)))
+            .map(|entry| (entry.id, entry.since_ms(now)))
             .collect();
-        assert_eq!(queue, expected, "the queue in its order");
-        assert_eq!(pool.waiting(moment, &self.line), waiting.len(), "waiting");
+        assert_eq!(list, expected, "the queue in its order");
+        assert_eq!(queue.waiting(), waiting.len(), "waiting");
+        assert_eq!(queue.kept(), model.kept(now), "kept");
         for id in 0..IDS {
-            let index = self.model.index(moment, id);
-            assert_eq!(
-                pool.position(moment, &bytes_of(id), &self.line),
-                index.map(|index| index + 1),
-                "position of {id}"
-            );
-        }
-        for seats in 0..6 {
-            let next = pool.next_in_line(moment, self.of(seats), &self.line);
-            assert_eq!(
-                next.map(|place| id_of(place.session())),
-                self.model.eligible(moment, seats),
-                "whose turn it is under {seats} seats"
-            );
+            let session = bytes_of(id);
+            let index = model.index(now, id);
+            let position = queue.position(&session);
+            assert_eq!(position, index.map(|index| index + 1), "position of s{id}");
+            let arrival = index.map(|index| waiting[index].arrival);
+            assert_eq!(queue.arrival_of(&session), arrival, "arrival of s{id}");
+            let entry = model.queue.iter().find(|entry| entry.id == id);
+            let ticket = pool.any_ticket(&session);
+            let ticket = ticket.map(|ticket| (ticket.waiting, pool.figure_of(ticket)));
+            assert_eq!(ticket, entry.and_then(|entry| entry.ticket), "of s{id}");
+            let client = self.blocked.get(&session);
+            let client = client.map(|client| (client.waiting.client, self.blocked.figure(client)));
+            let known = entry.and_then(|entry| entry.client);
+            let known = known.map(|client| (client.number, client.figure));
+            assert_eq!(client, known, "client of s{id}");
         }
     }
-}
-
-fn session_of<'a>(effect: &Effect<'a>) -> &'a [u8] {
-    match *effect {
-        Effect::Grant(grant) => grant.session,
-        Effect::Renew { session, .. } | Effect::Free { session, .. } => session,
-        _ => unreachable!("only those that a seat belongs to"),
-    }
-}
-
-fn starting(now_ms: i64, lease_ms: Option<u64>) -> Option<Lease> {
-    lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms))
 }
 
 /// All that a pool keeps and its digest covers, as the effects that would make it.
 fn contents(pool: &Pool) -> Vec<Effect<'_>> {
-    let grants = pool.iter().map(|session| pool.grant_of(session));
-    let tickets = pool.all_tickets().map(|ticket| pool.join_of(ticket));
     let seats = Effect::Seats(pool.seats());
-    grants.chain(tickets).chain([seats]).collect()
+    pool.rebuilding().chain([seats]).collect()
 }
 
 fn reload(pool: &Pool) -> Pool {
@@ -893,81 +1146,114 @@ impl World {
     fn new() -> World {
         World {
             shared: Shared {
-                moment: Moment::at(1_700_000_000_000),
+                now: Moment::at(1_700_000_000_000),
                 last_arrival: 0,
-                waiters: Vec::new(),
+                clients: Vec::new(),
                 told: BTreeMap::new(),
             },
             names: <[Name; 2]>::default(),
         }
     }
 
+    /// Does something with an open key.
+    fn at<T>(&mut self, at: usize, body: impl FnOnce(&mut Key<'_>) -> T) -> T {
+        let mut key = self.names[at].key(&mut self.shared);
+        let done = body(&mut key);
+        key.close();
+        done
+    }
+
     fn take(&mut self, step: Step) {
-        let World { shared, names } = self;
         match step {
-            Step::Acquire(at, call) => names[at].acquire(shared, call),
-            Step::Release(at, id) => names[at].release(shared, id),
-            Step::Renew(at, id, ms) => names[at].renew(shared, id, ms),
-            Step::Resize(at, seats) => names[at].resize(shared, seats),
-            Step::Elsewhere(at, taken) => names[at].take_elsewhere(taken),
-            Step::TimeOut(at, id) => names[at].end_wait(shared, id, false),
-            Step::Disconnects(at, id) => names[at].end_wait(shared, id, true),
-            Step::Dies(at, id) => names[at].dies(shared, id),
-            Step::Tick => names.iter_mut().for_each(|name| name.tick(shared)),
-            Step::ClockMoves(by_ms) => shared.moment.now_ms += by_ms,
-            Step::FloorMoves(by_ms) => shared.moment.floor_ms = shared.moment.now_ms + by_ms,
-            Step::HoldsGrants(holds) => {
-                shared.moment.holds_grants = holds;
-                // The timer looks everywhere at the end of a hold.
-                names.iter_mut().for_each(|name| name.is_due |= !holds);
+            Step::Acquire(at, call) => {
+                let _ = self.at(at, |key| key.acquire(call));
+            }
+            Step::Release(at, id) => self.at(at, |key| key.release(id)),
+            Step::Revoke(at, one, other) => self.at(at, |key| key.revoke([one, other])),
+            Step::Heartbeat(at, id, ms) => self.at(at, |key| key.heartbeat(id, ms)),
+            Step::Resize(at, seats) => self.at(at, |key| key.resize(seats)),
+            Step::Cleanup(at) => self.at(at, |key| key.cleanup()),
+            Step::Import(at, id) => self.at(at, |key| key.import(id)),
+            Step::Elsewhere(at, taken) => self.at(at, |key| {
+                key.name.model.elsewhere = taken;
+                key.look_at(key.shared.now.now_ms);
+            }),
+            Step::TimeOut(at, id) => self.at(at, |key| key.end_wait(id, false)),
+            Step::Disconnects(at, id) => self.at(at, |key| key.end_wait(id, true)),
+            Step::Dies(at, id) => self.at(at, |key| key.dies(id)),
+            Step::Tick => (0..2).for_each(|at| self.at(at, |key| key.look())),
+            Step::ClockMoves(by_ms) => self.move_clock(by_ms),
+            Step::Floor(for_ms) => {
+                let floor_ms = self.shared.now.now_ms + for_ms;
+                self.shared.now.floor_ms = self.shared.now.floor_ms.max(floor_ms);
+            }
+            Step::Hold(holds) => {
+                self.shared.now.holds_grants = holds;
+                (0..2).for_each(|at| self.at(at, |key| key.look_at(key.shared.now.now_ms)));
             }
             Step::RenameFrom(from) => self.move_value(from, true),
             Step::CopyFrom(from) => self.move_value(from, false),
             Step::Swap => self.swap(),
-            Step::Delete(at) => names[at].replace(None, None, &Model::default()),
-        }
-        for name in &mut self.names {
-            name.close(&self.shared);
+            Step::Delete(at) => {
+                let World { shared, names } = self;
+                names[at].replace(None, None, &Model::default(), shared);
+            }
         }
     }
 
-    /// Seats are taken back in the turn of the event loop in which they were granted, so before the value can move.
-    fn take_back(&mut self) {
-        for name in &mut self.names {
-            name.take_back(&mut self.shared);
-            name.close(&self.shared);
+    fn move_clock(&mut self, by_ms: i64) {
+        let was = self.shared.now;
+        self.shared.now.now_ms += by_ms;
+        for at in 0..2 {
+            // The timer does not go by the clock: what was due stays due.
+            if self.names[at].is_due(was) {
+                self.at(at, |key| key.look_at(key.shared.now.now_ms));
+            }
         }
+    }
+
+    /// Seats are taken back in the turn of the event loop in which they were granted, so before the
+    /// value can move.
+    fn take_back(&mut self) {
+        (0..2).for_each(|at| self.at(at, |key| key.take_back()));
     }
 
     fn move_value(&mut self, from: usize, leaves: bool) {
         self.take_back();
-        let name = &mut self.names[from];
+        let World { shared, names } = self;
+        let name = &mut names[from];
         if name.pool.is_none() {
             return;
         }
         let (pool, follower, model) =
             (name.pool.clone(), name.follower.clone(), name.model.clone());
         if leaves {
-            name.replace(None, None, &Model::default());
+            name.replace(None, None, &Model::default(), shared);
         }
-        self.names[1 - from].replace(pool, follower, &model);
+        names[1 - from].replace(pool, follower, &model, shared);
     }
 
     fn swap(&mut self) {
         self.take_back();
-        let [one, other] = &mut self.names;
+        let World { shared, names } = self;
+        let [one, other] = names;
         let (pool, follower, model) = (one.pool.take(), one.follower.take(), one.model.clone());
-        one.replace(other.pool.take(), other.follower.take(), &other.model);
-        other.replace(pool, follower, &model);
+        one.replace(
+            other.pool.take(),
+            other.follower.take(),
+            &other.model,
+            shared,
+        );
+        other.replace(pool, follower, &model, shared);
     }
 
     fn check(&self) {
         for name in &self.names {
             name.check(&self.shared);
         }
-        let lines = self.names.iter().flat_map(|name| name.line.iter());
-        let blocked: BTreeSet<u32> = lines.map(|place| place.waiting).collect();
-        for number in 0..self.shared.waiters.len() as u32 {
+        let queues = self.names.iter().flat_map(|name| name.blocked.iter());
+        let blocked: BTreeSet<u32> = queues.map(|entry| entry.waiting.client).collect();
+        for number in 0..self.shared.clients.len() as u32 {
             assert!(
                 blocked.contains(&number) != self.shared.told.contains_key(&number),
                 "client {number} is either blocked or told"
@@ -977,12 +1263,12 @@ impl World {
 
     /// The timer comes until it has nothing left to do.
     fn settle(&mut self) {
-        self.take(Step::HoldsGrants(false));
-        let moment = self.shared.moment;
-        for _ in 0..10 * IDS {
+        self.take(Step::Hold(false));
+        for _ in 0..20 * IDS {
             self.take(Step::Tick);
             self.check();
-            if self.names.iter().all(|name| name.is_quiet(moment)) {
+            let now = self.shared.now;
+            if !self.names.iter().any(|name| name.is_due(now)) {
                 return;
             }
         }
@@ -990,51 +1276,425 @@ impl World {
     }
 }
 
-/// A pool of two seats, one of them held and the other kept for a poller.
-fn with_a_poller_first() -> (Pool, i64) {
-    let now_ms = 1_700_000_000_000;
-    let mut pool = Pool::new(2);
-    let none = Metadata::NONE;
-    let lease = Lease::starting(now_ms, 500);
-    pool.apply(&Effect::granting(now_ms, b"holder", 2, &none, lease));
-    pool.apply(&Effect::joining(b"poller", 2, 1, ticket(now_ms, 60_000)));
-    (pool, now_ms)
+/// A call of a scene: who asks, and the limit that it states.
+fn call(id: usize, seats: i64) -> Call {
+    Call {
+        id,
+        seats,
+        lease_ms: None,
+        ticket_ms: None,
+        blocks: false,
+        fault: None,
+        longest_queue: usize::MAX,
+    }
 }
 
-fn ticket(now_ms: i64, length_ms: u64) -> Ticket {
-    let joined = Ticket {
-        since_ms: now_ms,
-        length_ms,
-        deadline_ms: now_ms,
-    };
-    joined.kept(now_ms, length_ms).expect("within time")
+impl Call {
+    fn blocking(self) -> Call {
+        Call {
+            blocks: true,
+            ..self
+        }
+    }
+
+    fn polling(self, ticket_ms: u64) -> Call {
+        Call {
+            ticket_ms: Some(ticket_ms),
+            ..self
+        }
+    }
+
+    fn leased(self, lease_ms: u64) -> Call {
+        Call {
+            lease_ms: Some(lease_ms),
+            ..self
+        }
+    }
+}
+
+const A: usize = 0;
+const BOB: usize = 2;
+const CAROL: usize = 3;
+const DAVE: usize = 4;
+
+/// Scenes at the first name.
+impl World {
+    /// A pool whose `used` seats are held by the first sessions.
+    fn full(used: usize) -> World {
+        let mut world = World::new();
+        for id in 0..used {
+            world.acquires(call(id, used as i64));
+        }
+        world
+    }
+
+    fn try_acquire(&mut self, call: Call) -> Result<Acquired<u32>, Refusal<Fault>> {
+        let answer = self.at(0, |key| key.acquire(call));
+        self.check();
+        answer
+    }
+
+    fn acquires(&mut self, call: Call) {
+        let answer = self.try_acquire(call);
+        assert!(matches!(answer, Ok(Acquired::Granted(_))), "{answer:?}");
+    }
+
+    /// Blocks a client, and returns its number.
+    fn blocks(&mut self, call: Call) -> u32 {
+        match self.try_acquire(call.blocking()) {
+            Ok(Acquired::Blocked(number)) => number,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    /// Polls with a ticket, and returns the position.
+    fn queues(&mut self, call: Call) -> usize {
+        match self.try_acquire(call.polling(60_000)) {
+            Ok(Acquired::Queued { position, .. }) => position,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn is_denied(&mut self, call: Call) {
+        let answer = self.try_acquire(call);
+        assert!(matches!(answer, Ok(Acquired::NoSeats { .. })), "{answer:?}");
+    }
+
+    fn does(&mut self, step: Step) {
+        self.take(step);
+        self.check();
+    }
+
+    fn told(&self, number: u32) -> Option<Told> {
+        self.shared.told.get(&number).copied()
+    }
+
+    fn used(&self) -> usize {
+        self.names[0].pool().used(self.shared.now)
+    }
+
+    fn position(&self, id: usize) -> Option<usize> {
+        let name = &self.names[0];
+        let queue = Queue::new(name.pool(), &name.blocked, self.shared.now, 0);
+        queue.position(&bytes_of(id))
+    }
+
+    /// Bob waits for one of two seats while others are about to state a wrong figure.
+    fn with_bob_waiting() -> (World, u32) {
+        let mut world = World::full(2);
+        let bob = world.blocks(call(BOB, 2));
+        (world, bob)
+    }
+
+    /// A seat falls free, and Bob is served in the same step.
+    fn bob_is_served(&mut self, bob: u32) {
+        self.does(Step::Release(0, A));
+        assert_eq!(self.told(bob), Some(Told::Granted));
+        assert_eq!(self.used(), 2);
+        self.settle();
+    }
 }
 
 #[test]
-fn a_blocked_client_waits_on_when_its_ticket_is_lost_and_not_yet_renewed() {
-    let (mut pool, now_ms) = with_a_poller_first();
-    pool.apply(&Effect::joining(b"blocked", 2, 2, ticket(now_ms, 500)));
-    let mut line = Line::default();
-    line.join(b"blocked", 2, true, ());
-    assert_eq!(pool.waiting(Moment::at(now_ms), &line), 2);
+fn a_wrong_figure_of_a_client_that_left_holds_nobody_up() {
+    let (mut world, bob) = World::with_bob_waiting();
+    let carol = world.blocks(call(CAROL, 1));
+    world.does(Step::TimeOut(0, CAROL));
+    assert_eq!(world.told(carol), Some(Told::NoSeats));
+    world.bob_is_served(bob);
+}
 
-    // Its ticket and the holder's lease end in one instant, before the timer comes.
-    let now_ms = now_ms + 500;
-    assert_eq!(pool.queue(Moment::at(now_ms), &line, |()| now_ms).len(), 2);
-    assert_eq!(pool.waiting(Moment::at(now_ms), &line), 2);
+#[test]
+fn a_wrong_figure_of_a_client_that_was_killed_holds_nobody_up() {
+    let (mut world, bob) = World::with_bob_waiting();
+    world.blocks(call(CAROL, 1));
+    world.does(Step::Disconnects(0, CAROL));
+    world.bob_is_served(bob);
+}
+
+#[test]
+fn a_wrong_figure_of_a_client_that_waits_on_holds_nobody_up() {
+    let (mut world, bob) = World::with_bob_waiting();
+    let carol = world.blocks(call(CAROL, 1));
+    world.bob_is_served(bob);
+    assert_eq!(world.told(carol), None);
+    assert_eq!(world.position(CAROL), Some(1));
+}
+
+#[test]
+fn a_wrong_figure_ahead_in_the_queue_is_shut_out_and_keeps_its_place() {
+    let mut world = World::full(2);
+    for figure in [1, 0, -1] {
+        let wrong = world.blocks(call(CAROL, figure));
+        let bob = world.blocks(call(BOB, 2));
+        assert_eq!(world.position(BOB), Some(2));
+        world.bob_is_served(bob);
+        assert_eq!((world.told(wrong), world.position(CAROL)), (None, Some(1)));
+        world.does(Step::Release(0, CAROL));
+        world.does(Step::Release(0, BOB));
+        world.acquires(call(A, 2));
+    }
+}
+
+#[test]
+fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
+    for figure in [1, 0] {
+        let mut world = World::full(2);
+        assert_eq!(world.queues(call(CAROL, figure)), 1);
+        let bob = world.blocks(call(BOB, 2));
+        world.bob_is_served(bob);
+        assert_eq!(world.position(CAROL), Some(1));
+    }
+}
+
+#[test]
+fn a_join_with_a_wrong_figure_does_not_change_the_pools_seats() {
+    let mut world = World::full(2);
+    world.queues(call(CAROL, 1));
+    world.blocks(call(DAVE, 0));
+    assert_eq!(world.names[0].pool().seats(), 2);
     assert_eq!(
-        pool.position(Moment::at(now_ms), b"blocked", &line),
-        Some(2)
+        world.names[0]
+            .pool()
+            .figure_of(world.names[0].pool().any_ticket(b"s3").expect("a ticket")),
+        1
     );
-    let newcomer = pool.acquire(Moment::at(now_ms), b"newcomer", 2, &line);
-    assert_eq!(newcomer, Acquire::NoSeats { position: 3 }, "barging");
+}
+
+#[test]
+fn a_kept_seat_is_given_to_nobody_else() {
+    let mut world = World::full(1);
+    assert_eq!(world.queues(call(BOB, 1)), 1);
+    let carol = world.blocks(call(CAROL, 1));
+    world.does(Step::Release(0, A));
+    assert_eq!((world.told(carol), world.used()), (None, 0));
+    world.is_denied(call(A, 1));
+    assert_eq!(world.queues(call(DAVE, 1)), 3);
+    world.acquires(call(BOB, 1));
+}
+
+#[test]
+fn a_ticket_is_lost_in_its_last_millisecond_and_the_next_is_served() {
+    let mut world = World::full(1);
+    world.queues(call(BOB, 1));
+    let carol = world.blocks(call(CAROL, 1));
+    world.does(Step::Release(0, A));
+    world.does(Step::ClockMoves(59_999));
+    world.does(Step::Tick);
+    assert_eq!((world.told(carol), world.position(BOB)), (None, Some(1)));
+    world.does(Step::ClockMoves(1));
+    assert_eq!(
+        (world.position(BOB), world.position(CAROL)),
+        (None, Some(1))
+    );
+    world.does(Step::Tick);
+    assert_eq!(world.told(carol), Some(Told::Granted));
+}
+
+#[test]
+fn nobody_gets_past_those_who_wait_not_even_the_releaser() {
+    let mut world = World::full(1);
+    let bob = world.blocks(call(BOB, 1).leased(500));
+    world.does(Step::Release(0, A));
+    assert_eq!(world.told(bob), Some(Told::Granted));
+    world.is_denied(call(A, 1));
+    // The lease of Bob ends, and the timer has not come: Carol is the first of all the same.
+    let carol = world.blocks(call(CAROL, 1));
+    world.take(Step::ClockMoves(500));
+    world.is_denied(call(A, 1));
+    world.does(Step::Tick);
+    assert_eq!(world.told(carol), Some(Told::Granted));
+}
+
+#[test]
+fn a_grant_that_shuts_somebody_out_lets_those_behind_have_their_turn() {
+    let mut world = World::new();
+    // Bob's kept seat is the first of two; Carol states three, and two are ahead of her.
+    world.acquires(call(A, 1));
+    world.queues(call(BOB, 1));
+    let wrong = world.blocks(call(DAVE, 1));
+    world.does(Step::Release(0, A));
+    let carol = world.blocks(call(CAROL, 2));
+    assert_eq!((world.told(wrong), world.told(carol)), (None, None));
+    // With Bob's grant Dave is shut out, and it is Carol's turn.
+    world.acquires(call(BOB, 1));
+    assert_eq!(
+        (world.told(wrong), world.told(carol)),
+        (None, Some(Told::Granted))
+    );
+    assert_eq!(world.used(), 2);
+}
+
+#[test]
+fn a_poll_with_another_figure_serves_whose_turn_it_is_by_it() {
+    let mut world = World::new();
+    world.acquires(call(A, 1));
+    world.queues(call(BOB, 1));
+    world.does(Step::Release(0, A));
+    let carol = world.blocks(call(CAROL, 1));
+    // Bob's kept seat is no longer his by the figure that he states now.
+    world.queues(call(BOB, 0));
+    assert_eq!(world.told(carol), Some(Told::Granted));
+    assert_eq!(world.position(BOB), Some(1));
+}
+
+#[test]
+fn resize_restates_the_figures_of_all_who_wait() {
+    let mut world = World::full(2);
+    world.queues(call(BOB, 2));
+    let carol = world.blocks(call(CAROL, 1));
+    let dave = world.blocks(call(DAVE, 0));
+    let granted = world.at(0, |key| {
+        for entry in &mut key.name.model.queue {
+            entry.client = entry.client.map(|client| Client {
+                figure: 4,
+                ..client
+            });
+        }
+        key.machine().resize(4)
+    });
+    world.check();
+    // One of the two seats more is kept for Bob.
+    assert_eq!(
+        (granted, world.told(carol), world.told(dave)),
+        (1, Some(Told::Granted), None)
+    );
+    world.acquires(call(BOB, 4));
+    world.does(Step::Release(0, A));
+    assert_eq!(world.told(dave), Some(Told::Granted));
+}
+
+#[test]
+fn resize_of_a_missing_pool_serves_those_who_wait_there() {
+    let mut world = World::new();
+    let bob = world.blocks(call(BOB, 0));
+    let carol = world.blocks(call(CAROL, -5));
+    assert!(world.names[0].pool.is_none());
+    world.does(Step::Resize(0, 1));
+    assert_eq!(
+        (world.told(bob), world.told(carol)),
+        (Some(Told::Granted), None)
+    );
+}
+
+#[test]
+fn a_ninth_figure_is_refused_and_a_poll_keeps_the_one_it_has() {
+    let mut world = World::full(1);
+    let figures = [1, 0, -1, -2, -3, -4, -5, -6];
+    assert_eq!(figures.len(), MAX_FIGURES);
+    for (id, figure) in (1..).zip(figures) {
+        if id % 2 == 0 {
+            world.queues(call(id, figure));
+        } else {
+            world.blocks(call(id, figure));
+        }
+    }
+    let ninth = call(9, -7);
+    assert_eq!(
+        world.try_acquire(ninth.blocking()),
+        Err(Refusal::TooManyFigures)
+    );
+    assert_eq!(
+        world.try_acquire(ninth.polling(500)),
+        Err(Refusal::TooManyFigures)
+    );
+    world.blocks(call(9, -6));
+    // The last one shares its figure with the ninth session now, so its own would be one more.
+    world.queues(call(8, -7));
+    let pool = world.names[0].pool();
+    let ticket = pool.any_ticket(b"s8").expect("a ticket");
+    assert_eq!(pool.figure_of(ticket), -6);
+    // The fourth is the only one with its figure, so it may state another.
+    world.queues(call(4, -7));
+    let pool = world.names[0].pool();
+    let ticket = pool.any_ticket(b"s4").expect("a ticket");
+    assert_eq!(pool.figure_of(ticket), -7);
+}
+
+#[test]
+fn no_more_than_a_batch_is_served_in_one_step() {
+    let mut world = World::full(1);
+    let clients: Vec<u32> = (1..=4).map(|id| world.blocks(call(id, 1))).collect();
+    world.does(Step::Resize(0, 5));
+    let served = |world: &World| {
+        let told = clients.iter().map(|&number| world.told(number));
+        told.take_while(|told| *told == Some(Told::Granted)).count()
+    };
+    assert_eq!(served(&world), BATCH);
+    world.does(Step::Tick);
+    assert_eq!(served(&world), 2 * BATCH);
+    world.settle();
+}
+
+#[test]
+fn a_client_gone_at_its_grant_gives_the_seat_to_the_next() {
+    let mut world = World::full(1);
+    world.blocks(call(BOB, 1).polling(500));
+    let carol = world.blocks(call(CAROL, 1));
+    world.does(Step::Dies(0, BOB));
+    world.does(Step::Release(0, A));
+    assert_eq!((world.used(), world.told(carol)), (1, None));
+    world.does(Step::Tick);
+    // Bob asked for a ticket as well, so his place is kept, and with it the seat.
+    assert_eq!(
+        (world.used(), world.position(BOB), world.told(carol)),
+        (0, Some(1), None)
+    );
+    world.does(Step::ClockMoves(500));
+    world.does(Step::Tick);
+    assert_eq!(world.told(carol), Some(Told::Granted));
+}
+
+#[test]
+fn seats_taken_elsewhere_are_granted_to_nobody() {
+    let mut world = World::new();
+    world.does(Step::Elsewhere(0, 2));
+    world.is_denied(call(A, 2));
+    let bob = world.blocks(call(BOB, 2));
+    world.acquires(call(A, 3));
+    world.does(Step::Elsewhere(0, 0));
+    world.does(Step::Tick);
+    assert_eq!(world.told(bob), Some(Told::Granted));
+}
+
+#[test]
+fn while_grants_are_held_sessions_join_and_nobody_is_served() {
+    let mut world = World::new();
+    world.does(Step::Hold(true));
+    world.is_denied(call(A, 1));
+    let bob = world.blocks(call(BOB, 1));
+    world.queues(call(CAROL, 1));
+    world.does(Step::Tick);
+    assert_eq!(world.told(bob), None);
+    world.does(Step::Hold(false));
+    world.does(Step::Tick);
+    assert_eq!(world.told(bob), Some(Told::Granted));
+}
+
+#[test]
+fn the_ticket_of_a_blocked_client_never_ends_before_its_wait() {
+    let mut world = World::full(1);
+    world.blocks(call(BOB, 1).polling(1));
+    for _ in 0..20 {
+        world.does(Step::ClockMoves(250));
+        world.does(Step::Tick);
+        let ticket = world.names[0].pool().ticket(world.shared.now, b"s2");
+        assert!(
+            ticket.is_some(),
+            "it is valid in whatever instant the wait ends"
+        );
+    }
+    world.does(Step::TimeOut(0, BOB));
+    world.does(Step::Tick);
+    world.does(Step::ClockMoves(1));
+    assert_eq!(world.position(BOB), None);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 50_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_queue_answers_as_a_naive_model_does(steps in prop::collection::vec(step(), 1..200)) {
+    fn the_machine_answers_as_a_naive_model_does(steps in prop::collection::vec(step(), 1..200)) {
         let mut world = World::new();
         for step in steps {
             world.take(step);

@@ -201,10 +201,9 @@ impl PoolKey<'_> {
         let now_ms = self.moment.now_ms;
         let kept = self.pool().any_ticket(session).and_then(|place| {
             let ticket = place.waiting.kept(now_ms, valid_ms)?;
-            Some((place.arrival(), ticket))
+            Some((self.pool().figure_of(place), place.arrival(), ticket))
         });
-        if let Some((arrival, ticket)) = kept {
-            let seats = self.pool().seats();
+        if let Some((seats, arrival, ticket)) = kept {
             self.commit(&Effect::joining(session, seats, arrival, ticket));
         }
     }
@@ -234,7 +233,7 @@ impl PoolKey<'_> {
     /// Frees a seat that was granted to a client that had gone. One that asked for a ticket as well has its place back.
     pub(super) fn take_back(&mut self, request: &Request, arrival: u64) {
         let (moment, session) = (self.moment, &request.session);
-        let seats = self.pool().seats();
+        let seats = request.seats;
         if self.pool().get(moment, session).is_none() {
             return;
         }

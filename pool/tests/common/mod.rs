@@ -1,6 +1,9 @@
 //! What the tests of the encoding share: reading a pool, and using it so that an unsound one shows.
 
-use seat_pool::{Acquire, Applied, DecodeError, Decoder, Effect, Freed, Line, Moment, Pool};
+use seat_pool::{
+    Applied, BlockedQueue, DecodeError, Decoder, Effect, Freed, Metadata, Moment, Pool, Queue,
+    Request,
+};
 
 /// A moment at which some of the tests' tickets are lost.
 pub const JOINED_MS: i64 = 1_700_000_000_000;
@@ -61,9 +64,15 @@ fn exercise_queue(pool: &Pool) {
     let arrivals: Vec<_> = pool.all_tickets().map(|ticket| ticket.arrival()).collect();
     assert!(arrivals.is_sorted(), "{arrivals:?}");
     assert_eq!(pool.last_arrival(), arrivals.last().copied());
-    let mut line = Line::default();
+    let mut blocked = BlockedQueue::new();
     let in_the_midst = arrivals.get(arrivals.len() / 2).copied().unwrap_or(1);
-    line.join(b"\0blocked", in_the_midst, false, 0i64);
+    let request = Request {
+        metadata: Metadata::NONE,
+        lease_ms: None,
+        ticket_ms: None,
+        since_ms: 0,
+    };
+    blocked.insert(pool, b"\0blocked", i64::MAX, in_the_midst, (), request);
     for now_ms in [i64::MIN, 0, JOINED_MS, i64::MAX - 1] {
         let moment = Moment::at(now_ms);
         let valid = pool
@@ -74,23 +83,17 @@ fn exercise_queue(pool: &Pool) {
             pool.lost_tickets(moment, usize::MAX).count(),
             pool.tickets() - valid
         );
-        assert_eq!(pool.waiting(moment, &line), valid + 1);
-        assert_eq!(
-            pool.queue(moment, &line, |&since_ms| since_ms).len(),
-            valid + 1
-        );
-        assert!(pool.kept(moment, 0) <= valid);
-        pool.next_in_line(moment, pool.seats(), &line)
-            .map(|place| place.session());
+        let queue = Queue::new(pool, &blocked, moment, 0);
+        assert_eq!(queue.waiting(), valid + 1);
+        assert_eq!(queue.list().len(), valid + 1);
+        assert!(queue.kept() <= valid);
         for ticket in pool.all_tickets() {
             let session = ticket.session();
             let is_valid = ticket.waiting.deadline_ms > now_ms;
             assert_eq!(pool.ticket(moment, session).is_some(), is_valid);
-            let position = pool.position(moment, session, &line);
+            let position = queue.position(session);
             assert_eq!(position.is_some(), is_valid);
             assert!(position.is_none_or(|position| (1..=valid + 1).contains(&position)));
-            let decision = pool.acquire(moment, session, i64::MIN, &line);
-            assert_ne!(decision, Acquire::Vacant);
             ticket.waiting.kept(now_ms, ticket.waiting.length_ms);
         }
     }

@@ -1,0 +1,785 @@
+//! The state machine: every rule of acquiring, releasing and queueing, in one place.
+
+use crate::blocked::{BlockedQueue, Request, Waiter};
+use crate::effect::{Effect, Freed, Lease};
+use crate::entries::QueueEntry;
+use crate::metadata::Metadata;
+use crate::moment::Moment;
+use crate::pool::{Heartbeat, Pool};
+use crate::queue::Ticket;
+use crate::waiting::Queue;
+
+/// The ticket of a blocked client is renewed when it has only so long left, so that it is still
+/// valid in whatever instant its wait ends, and soon lost if this server dies and the client with
+/// it.
+const SPARE_MS: u64 = 1000;
+
+/// For how long the ticket of a blocked client is valid when it is renewed: each renewal is
+/// replicated, so not for too short.
+fn attended_ms(ticket_ms: u64) -> u64 {
+    ticket_ms.max(SPARE_MS).saturating_add(SPARE_MS)
+}
+
+/// Where the machine works: what it reads, and what follows from its decisions.
+///
+/// One host is an open key of a server, another the tests' own. The machine decides everything
+/// about seats and the queue; a host only carries out. It may put off what is written to others
+/// until the machine is done, but [`Host::pool`] must show an effect as soon as it is committed.
+pub trait Host {
+    /// How the host knows a client that waits. A client that waits anew is another one.
+    type Client: Clone + PartialEq;
+
+    /// How many waiters are served, or tickets seen to, in one step at most. What is left is for
+    /// [`Host::look_at`].
+    const BATCH: usize = 64;
+
+    /// The pool, or an empty one where there is none.
+    fn pool(&self) -> &Pool;
+
+    /// The clients that are blocked at this name.
+    fn blocked(&self) -> &BlockedQueue<Self::Client>;
+
+    /// Both, to change the queue.
+    fn pool_and_blocked(&mut self) -> (&Pool, &mut BlockedQueue<Self::Client>);
+
+    /// Seats that are held by others than the pool's sessions, and so cannot be granted.
+    fn taken_elsewhere(&self) -> u64 {
+        0
+    }
+
+    /// The next number in the order of arrival, higher than all that were given out or seen before.
+    fn next_arrival(&mut self) -> u64;
+
+    /// The client whose call is decided, to be blocked once the call is done. It may be woken
+    /// before.
+    fn calling_client(&mut self) -> Self::Client;
+
+    /// Carries out an effect here and on whoever follows, and notes its deadline as by
+    /// [`Host::look_at`]. A grant or a join creates a missing pool.
+    fn commit(&mut self, effect: &Effect<'_>);
+
+    /// A session has confirmed a seat that it holds, without an effect.
+    fn confirm(&mut self, session: &[u8]);
+
+    /// A client that was blocked is to hear what became of its wait. It is in the queue no longer.
+    fn wake(&mut self, waiter: Waiter<Self::Client>, outcome: Outcome);
+
+    /// Something happened that no effect tells of.
+    fn notice(&mut self, notice: Notice);
+
+    /// Something is left to do here at this time, in milliseconds of unix time:
+    /// [`Machine::expire`], then [`Machine::serve`].
+    fn look_at(&mut self, at_ms: i64);
+}
+
+/// What happened, for whoever listens, beside what an effect says by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A session has joined the queue.
+    Joined,
+    /// A session has left the queue without a seat.
+    Left,
+    /// A session that waited was granted a seat.
+    Served,
+}
+
+/// A grant, as the session hears of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Live sessions, with this one, at that instant.
+    pub used: usize,
+    /// The limit that it was granted under, its own figure.
+    pub seats: i64,
+    /// Its lease, if it asked for one.
+    pub lease: Option<Lease>,
+}
+
+/// What a session hears that holds a seat already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlreadyActive {
+    /// Live sessions, with this one.
+    pub used: usize,
+    /// The lease that it has now, if it asked for one.
+    pub renewed: Option<Lease>,
+}
+
+/// What became of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The session was granted a seat.
+    Granted(Granted),
+    /// The session has come to hold a seat otherwise.
+    AlreadyActive(AlreadyActive),
+    /// It gets none: another client waits for it now, or it was taken out of the queue.
+    NoSeats,
+}
+
+/// An ACQUIRE, parsed.
+#[derive(Clone, Copy, Debug)]
+pub struct AcquireRequest<'a> {
+    /// Who asks.
+    pub session: &'a [u8],
+    /// The limit that it states: its figure, by which it alone is judged.
+    pub seats: i64,
+    /// The lease that it asks for, from now on.
+    pub lease: Option<Lease>,
+    /// How long each poll keeps its ticket, in milliseconds, if it asks for one; never 0.
+    pub ticket_ms: Option<u64>,
+    /// Whether its client is to be blocked until a seat is free, and may be.
+    pub blocks: bool,
+    /// How many may wait here at most.
+    pub longest_queue: usize,
+}
+
+/// What an ACQUIRE depends on besides, asked only when it comes to it: an answer that does not need
+/// it must not be changed by it.
+pub trait Conditions<'a> {
+    /// Why not.
+    type Error;
+
+    /// Whether seats may be granted and waited for here at all. Asked after "already active" and
+    /// before all else.
+    fn may_grant(&self) -> Result<(), Self::Error>;
+
+    /// The metadata, checked. Asked before a grant and before joining the queue.
+    fn metadata(&self) -> Result<Metadata<'a>, Self::Error>;
+
+    /// Whether there is memory for one session more. Asked last before a grant and before a new
+    /// entry in the queue.
+    fn memory(&self) -> Result<(), Self::Error>;
+}
+
+/// Why an ACQUIRE is refused. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal<E> {
+    /// As many wait as may.
+    QueueFull,
+    /// Those who wait state [`crate::MAX_FIGURES`] different figures, and this would be one more.
+    TooManyFigures,
+    /// One of the [`Conditions`] is not met.
+    Unmet(E),
+}
+
+/// What an ACQUIRE comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquired<C> {
+    /// The session was granted a seat.
+    Granted(Granted),
+    /// The session holds a seat already.
+    AlreadyActive(AlreadyActive),
+    /// All seats are taken, or kept for those who wait, or none is granted at present.
+    NoSeats {
+        /// Live sessions.
+        used: usize,
+    },
+    /// The session waits by its ticket.
+    Queued {
+        /// Live sessions.
+        used: usize,
+        /// Its place in the queue; 1 is the first.
+        position: usize,
+    },
+    /// The session waits by its client, which is to be blocked. It hears by [`Host::wake`] what
+    /// became of it.
+    Blocked(C),
+}
+
+/// What a client hears whose wait has ended without an outcome: its time is over, or somebody else
+/// unblocked it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// The session holds a seat: it has come to it in this very instant.
+    AlreadyActive(AlreadyActive),
+    /// The session waits on by its ticket. [`Machine::after_wait`] is to follow.
+    Queued {
+        /// Live sessions.
+        used: usize,
+        /// Its place in the queue; 1 is the first.
+        position: usize,
+        /// How long its ticket is to be kept from now on, in milliseconds.
+        ticket_ms: u64,
+    },
+    /// The session waits no longer.
+    NoSeats {
+        /// Live sessions.
+        used: usize,
+    },
+}
+
+/// The state machine over a pool, the clients that are blocked at its name, and a moment.
+///
+/// It owns every rule of acquiring, releasing and queueing:
+///
+/// - *No grant lifts the seats that are taken above what its session stated.*
+/// - *Nobody gets past the queue.* A newcomer is judged as the last, see [`Queue`].
+/// - *No seat is idle while a waiter may have it.* The queue is served after each change that may
+///   make it somebody's turn: of the seats that are taken, up or down, of who waits, and of a
+///   figure.
+/// - *A kept seat is not given away.* Where it is the turn of a ticket, its seat counts as taken
+///   for all behind it.
+/// - *One entry a session.* A newer client takes the place of an older one, which hears that there
+///   is no seat.
+///
+/// No step serves more than [`Host::BATCH`] waiters. The rest keep their order, and
+/// [`Host::look_at`] is told to go on.
+///
+/// ```text
+///        ACQUIRE                     RELEASE, REVOKE, CLEANUP, RESIZE, expire, take_back
+///           │                                             │
+///    holds a seat? ──yes──> AlreadyActive          change what is so
+///           │                                             │
+///    its turn? ──yes──> grant ──────────────────────┐     │
+///           │                                       v     v
+///    may wait? ──yes──> join the queue ───────────> serve: tickets that end, then whose turn it is
+///           │                                             │
+///        NoSeats                                    wake, or look_at
+/// ```
+pub struct Machine<'h, H: Host> {
+    host: &'h mut H,
+    now: Moment,
+}
+
+impl<'h, H: Host> Machine<'h, H> {
+    /// The machine at a moment. All that it decides holds for this one.
+    pub fn new(host: &'h mut H, now: Moment) -> Machine<'h, H> {
+        Machine { host, now }
+    }
+
+    /// The queue as it is.
+    fn queue(&self) -> Queue<'_, H::Client> {
+        let host = &*self.host;
+        Queue::new(
+            host.pool(),
+            host.blocked(),
+            self.now,
+            host.taken_elsewhere(),
+        )
+    }
+
+    fn used(&self) -> usize {
+        self.host.pool().used(self.now)
+    }
+
+    fn is_live(&self, session: &[u8]) -> bool {
+        self.host.pool().get(self.now, session).is_some()
+    }
+
+    /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait or have expired.
+    pub fn acquire<'a, C: Conditions<'a>>(
+        &mut self,
+        request: &AcquireRequest<'a>,
+        conditions: &C,
+    ) -> Result<Acquired<H::Client>, Refusal<C::Error>> {
+        if self.is_live(request.session) {
+            let answer = self.answer_holder(request.session, request.lease);
+            return Ok(Acquired::AlreadyActive(answer));
+        }
+        conditions.may_grant().map_err(Refusal::Unmet)?;
+        let queue = self.queue();
+        let arrival = match queue.is_empty() {
+            true => None,
+            false => queue.arrival_of(request.session),
+        };
+        if !self.now.holds_grants && queue.is_turn_of(request.seats, arrival) {
+            return self.grant(request, conditions, arrival);
+        }
+        if request.blocks || request.ticket_ms.is_some() {
+            return self.join(request, conditions, arrival);
+        }
+        Ok(Acquired::NoSeats { used: self.used() })
+    }
+
+    fn grant<'a, C: Conditions<'a>>(
+        &mut self,
+        request: &AcquireRequest<'a>,
+        conditions: &C,
+        arrival: Option<u64>,
+    ) -> Result<Acquired<H::Client>, Refusal<C::Error>> {
+        let metadata = conditions.metadata().map_err(Refusal::Unmet)?;
+        conditions.memory().map_err(Refusal::Unmet)?;
+        let AcquireRequest {
+            session,
+            seats,
+            lease,
+            ..
+        } = *request;
+        self.dismiss(session);
+        self.commit(&Effect::granting(
+            self.now.now_ms,
+            session,
+            seats,
+            &metadata,
+            lease,
+        ));
+        if arrival.is_some() {
+            self.host.notice(Notice::Served);
+        }
+        let used = self.used();
+        // Whoever is shut out now counts no longer, and it may be the turn of those behind.
+        self.serve();
+        Ok(Acquired::Granted(Granted { used, seats, lease }))
+    }
+
+    /// Takes a place in the queue, or keeps the one that the session has.
+    fn join<'a, C: Conditions<'a>>(
+        &mut self,
+        request: &AcquireRequest<'a>,
+        conditions: &C,
+        arrival: Option<u64>,
+    ) -> Result<Acquired<H::Client>, Refusal<C::Error>> {
+        let now_ms = self.now.now_ms;
+        let session = request.session;
+        let metadata = conditions.metadata().map_err(Refusal::Unmet)?;
+        if arrival.is_none() {
+            conditions.memory().map_err(Refusal::Unmet)?;
+            if self.queue().waiting() >= request.longest_queue {
+                return Err(Refusal::QueueFull);
+            }
+        }
+        let stated = self.figure_of(session).filter(|_| arrival.is_some());
+        let seats = match stated {
+            _ if self.queue().has_room_for(request.seats, session) => request.seats,
+            Some(stated) => stated,
+            None => return Err(Refusal::TooManyFigures),
+        };
+        if arrival.is_none() {
+            self.host.notice(Notice::Joined);
+        }
+        let arrival = arrival.unwrap_or_else(|| self.host.next_arrival());
+        let since_ms = self.since_ms(session).unwrap_or(now_ms);
+        self.dismiss(session);
+        match request.ticket_ms {
+            Some(length_ms) => {
+                let valid_ms = match request.blocks {
+                    true => attended_ms(length_ms),
+                    false => length_ms,
+                };
+                let ticket = Ticket {
+                    since_ms,
+                    length_ms,
+                    deadline_ms: now_ms,
+                };
+                if let Some(ticket) = ticket.kept(now_ms, valid_ms) {
+                    self.commit(&Effect::joining(session, seats, arrival, ticket));
+                }
+            }
+            // The call takes the place over, and keeps it by waiting alone.
+            None => self.drop_ticket(session),
+        }
+        let client = request.blocks.then(|| self.host.calling_client());
+        if let Some(client) = client.clone() {
+            let request = Request {
+                metadata: metadata.into_owned(),
+                lease_ms: request.lease.map(|lease| lease.length_ms),
+                ticket_ms: request.ticket_ms,
+                since_ms,
+            };
+            let (pool, blocked) = self.host.pool_and_blocked();
+            blocked.insert(pool, session, seats, arrival, client, request);
+        }
+        // It may be the turn of others by the figure that it states now.
+        self.serve();
+        Ok(match client {
+            Some(client) => Acquired::Blocked(client),
+            None => Acquired::Queued {
+                used: self.used(),
+                position: self.queue().position(session).unwrap_or(1),
+            },
+        })
+    }
+
+    /// The limit that a session in the queue stated.
+    fn figure_of(&self, session: &[u8]) -> Option<i64> {
+        let (pool, blocked) = (self.host.pool(), self.host.blocked());
+        let client = blocked.get(session).map(|entry| blocked.figure(entry));
+        let ticket = || {
+            let ticket = pool.any_ticket(session)?;
+            Some(pool.figure_of(ticket))
+        };
+        client.or_else(ticket)
+    }
+
+    /// Since when a session waits, if it does.
+    fn since_ms(&self, session: &[u8]) -> Option<i64> {
+        let ticket = self.host.pool().ticket(self.now, session);
+        let blocked = self.host.blocked().get(session);
+        ticket
+            .map(|ticket| ticket.waiting.since_ms)
+            .or_else(|| blocked.map(|entry| entry.waiting.request.since_ms))
+    }
+
+    /// Carries out a HEARTBEAT and returns what it came to. It renews the session's lease by its
+    /// own length, or by `lease` instead if that is given. O(1), with a lease O(log n).
+    pub fn heartbeat<'a>(&mut self, session: &'a [u8], lease: Option<Lease>) -> Heartbeat<'a> {
+        let decision = self.host.pool().heartbeat(self.now, session, lease);
+        if let Heartbeat::Beat(beat) = decision {
+            self.commit(&Effect::Beat(beat));
+        }
+        decision
+    }
+
+    /// Gives a session's seat back, or its place in the queue, and serves the queue. Returns the
+    /// live sessions then, or `None` if it held no seat. O(log n).
+    pub fn release(&mut self, session: &[u8]) -> Option<usize> {
+        let was_live = self.end(session, Freed::Released);
+        self.serve();
+        was_live.then(|| self.used())
+    }
+
+    /// Takes seats away, and places in the queue, serves the queue, and returns how many seats
+    /// those were. O(m log n).
+    pub fn revoke<'a>(&mut self, sessions: impl Iterator<Item = &'a [u8]>) -> usize {
+        let mut revoked = 0;
+        for session in sessions {
+            revoked += usize::from(self.end(session, Freed::Revoked));
+        }
+        self.serve();
+        revoked
+    }
+
+    /// Takes a session out of the queue and ends its hold. Returns whether it held a seat.
+    fn end(&mut self, session: &[u8], why: Freed) -> bool {
+        self.leave(session);
+        let is_live = self.is_live(session);
+        if is_live {
+            self.commit(&Effect::freeing(session, why));
+        }
+        is_live
+    }
+
+    /// Changes the limit now, for the pool and for all who wait, and returns how many of these were
+    /// granted a seat. Nobody is evicted, and nothing is created. O(m log n), where m is the number
+    /// of waiters that do not state the commonest figure.
+    pub fn resize(&mut self, seats: i64) -> usize {
+        if !self.host.blocked().is_empty() {
+            self.host.pool_and_blocked().1.restate(seats);
+        }
+        let pool = self.host.pool();
+        let is_stated = |figure: i64| figure == seats;
+        let tickets = pool.ticket_table();
+        let is_changed = pool.seats() != seats
+            || tickets.is_some_and(|table| !table.figures().distinct().all(is_stated));
+        if !pool.is_empty() && is_changed {
+            self.host.commit(&Effect::Resize(seats));
+        }
+        self.serve()
+    }
+
+    /// Ends the sessions whose leases have expired and, with `idle_seconds`, also those that were
+    /// silent for longer, and serves the queue. Returns how many those were. O(their number), with
+    /// `idle_seconds` O(n).
+    pub fn cleanup(&mut self, idle_seconds: Option<u64>) -> usize {
+        let mut cleaned = self.expire(usize::MAX);
+        if let Some(idle_seconds) = idle_seconds {
+            let now_ms = self.now.now_ms;
+            let sessions = self.host.pool().iter();
+            let idle = sessions.filter(|session| session.silent_seconds(now_ms) > idle_seconds);
+            let idle: Vec<Box<[u8]>> = idle.map(|session| session.id().into()).collect();
+            for session in &idle {
+                self.commit(&Effect::freeing(session, Freed::Expired));
+            }
+            cleaned += idle.len();
+        }
+        self.serve();
+        cleaned
+    }
+
+    /// Ends up to `limit` sessions whose leases have expired, and returns how many those were.
+    /// [`Machine::serve`] is to follow. O(limit log n).
+    pub fn expire(&mut self, limit: usize) -> usize {
+        let expired = self.host.pool().lapsed(self.now, limit);
+        let expired: Vec<Box<[u8]>> = expired.map(Box::from).collect();
+        for session in &expired {
+            self.commit(&Effect::freeing(session, Freed::Expired));
+        }
+        expired.len()
+    }
+
+    /// Sees to the tickets that end, then grants seats to those whose turn it is, and returns how
+    /// many that were. O(m log n), where m is no more than [`Host::BATCH`]; O(1) while nobody
+    /// waits.
+    pub fn serve(&mut self) -> usize {
+        if self.queue().is_empty() {
+            return 0;
+        }
+        let seen_to = self.see_to_tickets();
+        let (mut granted, mut served) = (0, 0);
+        while served < H::BATCH
+            && let Some(is_granted) = self.serve_next()
+        {
+            granted += usize::from(is_granted);
+            served += 1;
+        }
+        if served == H::BATCH || seen_to == H::BATCH {
+            self.host.look_at(self.now.now_ms);
+        }
+        granted
+    }
+
+    /// Takes the waiter whose turn it is out of the queue, and returns whether it was granted a
+    /// seat.
+    fn serve_next(&mut self) -> Option<bool> {
+        let next = self.queue().next_turn()?;
+        let session: Box<[u8]> = next.session().into();
+        let waiter = self.remove_client(&session)?;
+        if self.is_live(&session) {
+            self.wake_holder(waiter);
+            return Some(false);
+        }
+        let (now_ms, seats) = (self.now.now_ms, waiter.seats);
+        let lease = self.lease_of(&waiter);
+        let metadata = &waiter.request.metadata;
+        self.commit(&Effect::granting(now_ms, &session, seats, metadata, lease));
+        self.host.notice(Notice::Served);
+        let used = self.used();
+        let outcome = Outcome::Granted(Granted { used, seats, lease });
+        self.host.wake(waiter, outcome);
+        Some(true)
+    }
+
+    /// Removes tickets that are lost and renews those whose clients are still blocked, a bounded
+    /// number of them, and returns how many that were.
+    fn see_to_tickets(&mut self) -> usize {
+        let soon_ms = self.now.now_ms.saturating_add_unsigned(SPARE_MS);
+        let soon = self.now.moved_to(soon_ms);
+        let ending = self.host.pool().lost_tickets(soon, H::BATCH);
+        let ending: Vec<Box<[u8]>> = ending.map(Box::from).collect();
+        let mut seen_to = 0;
+        for session in &ending {
+            let is_lost = self.host.pool().ticket(self.now, session).is_none();
+            let blocked = self.host.blocked().get(session);
+            match blocked.map(|entry| entry.waiting.request.ticket_ms) {
+                // The client is still there, so its place is kept without a poll.
+                Some(Some(ticket_ms)) => self.keep_ticket(session, attended_ms(ticket_ms)),
+                // The client never asked for a ticket: it waits on without.
+                Some(None) if is_lost => self.drop_ticket(session),
+                None if is_lost => self.leave(session),
+                _ => continue,
+            }
+            seen_to += 1;
+        }
+        seen_to
+    }
+
+    /// When time alone will next change something here: a lease expires, or a ticket is lost or to
+    /// be renewed. O(1).
+    pub fn next_look_ms(&self) -> Option<i64> {
+        let pool = self.host.pool();
+        let ticket = pool.first_lost().map(|ticket| {
+            let deadline_ms = self.now.effective(ticket.waiting.deadline_ms);
+            let blocked = self.host.blocked().get(ticket.session());
+            match blocked.and_then(|entry| entry.waiting.request.ticket_ms) {
+                Some(_) => deadline_ms.saturating_sub_unsigned(SPARE_MS),
+                None => deadline_ms,
+            }
+        });
+        let lease = pool.earliest_lapse_ms(self.now);
+        lease.into_iter().chain(ticket).min()
+    }
+
+    /// The wait of a client ends without an outcome. Returns what it is to hear, or `None` if it is
+    /// in the queue no longer. Changes the queue of clients only, and commits nothing. O(log n).
+    pub fn end_wait(&mut self, session: &[u8], client: &H::Client) -> Option<WaitEnd> {
+        let position = self.queue().position(session);
+        let (_, blocked) = self.host.pool_and_blocked();
+        let waiter = blocked.remove_client(session, client)?;
+        self.look_at_others();
+        let used = self.used();
+        if self.is_live(session) {
+            // Without a lease, since nothing may be written now.
+            let answer = self.answer_holder(session, None);
+            return Some(WaitEnd::AlreadyActive(answer));
+        }
+        let pool = self.host.pool();
+        let has_ticket = pool.ticket(self.now, session).is_some();
+        Some(match waiter.request.ticket_ms.filter(|_| has_ticket) {
+            Some(ticket_ms) => WaitEnd::Queued {
+                used,
+                position: position.unwrap_or(1),
+                ticket_ms,
+            },
+            None => {
+                if !has_ticket {
+                    self.host.notice(Notice::Left);
+                }
+                WaitEnd::NoSeats { used }
+            }
+        })
+    }
+
+    /// Takes a client out of the queue that is gone. Commits nothing. If it returns a waiter,
+    /// [`Machine::after_wait`] is to follow. O(log n).
+    pub fn disconnected(
+        &mut self,
+        session: &[u8],
+        client: &H::Client,
+    ) -> Option<Waiter<H::Client>> {
+        let (_, blocked) = self.host.pool_and_blocked();
+        let waiter = blocked.remove_client(session, client)?;
+        self.look_at_others();
+        Some(waiter)
+    }
+
+    /// Does what the end of a wait has left, once effects can be committed: a session that asked
+    /// for a ticket keeps its place for `ticket_ms` from now on, one that did not has left; then
+    /// the queue is served. A host forgets this where the session has polled in between. O(log n).
+    pub fn after_wait(&mut self, session: &[u8], ticket_ms: Option<u64>) {
+        match ticket_ms {
+            Some(ticket_ms) => self.keep_ticket(session, ticket_ms),
+            None => self.host.notice(Notice::Left),
+        }
+        self.serve();
+    }
+
+    /// Frees the seat of a client that was gone when it was granted, unless it is free already, and
+    /// serves the queue. A session that asked for a ticket as well has its place back. O(log n).
+    pub fn take_back(&mut self, waiter: &Waiter<H::Client>) {
+        let session = &waiter.session;
+        if !self.is_live(session) {
+            return;
+        }
+        self.commit(&Effect::freeing(session, Freed::Released));
+        let now_ms = self.now.now_ms;
+        let ticket = waiter.request.ticket_ms.and_then(|ticket_ms| {
+            let ticket = Ticket {
+                since_ms: waiter.request.since_ms,
+                length_ms: ticket_ms,
+                deadline_ms: now_ms,
+            };
+            ticket.kept(now_ms, ticket_ms)
+        });
+        match ticket {
+            Some(ticket) => self.commit(&Effect::joining(
+                session,
+                waiter.seats,
+                waiter.arrival,
+                ticket,
+            )),
+            None => self.host.notice(Notice::Left),
+        }
+        self.serve();
+    }
+
+    /// Another value has come to the name: each blocked client is at the place that the tickets of
+    /// this one give it. Commits nothing. O(n log n) in the blocked clients.
+    pub fn value_came(&mut self) {
+        let (pool, blocked) = self.host.pool_and_blocked();
+        blocked.match_tickets(pool);
+    }
+
+    /// Tells blocked clients whose sessions hold seats of a value that has come to the name so, a
+    /// bounded number of them. Returns whether some may be left. O(n) in the blocked clients.
+    pub fn find_holders(&mut self) -> bool {
+        let holds = |session: &&[u8]| self.is_live(session);
+        let sessions = self.host.blocked().iter().map(QueueEntry::session);
+        let holders: Vec<Box<[u8]>> = sessions
+            .filter(holds)
+            .take(H::BATCH)
+            .map(Box::from)
+            .collect();
+        for session in &holders {
+            self.holder_came(session);
+        }
+        holders.len() == H::BATCH
+    }
+
+    /// Tells the client of `session`, if one is blocked here, that its session holds a seat: it has
+    /// come to it from elsewhere. [`Machine::serve`] is to follow. O(log n).
+    pub fn holder_came(&mut self, session: &[u8]) {
+        if let Some(waiter) = self.remove_client(session) {
+            self.wake_holder(waiter);
+            self.look_at_others();
+        }
+    }
+
+    fn wake_holder(&mut self, waiter: Waiter<H::Client>) {
+        let lease = self.lease_of(&waiter);
+        let answer = self.answer_holder(&waiter.session, lease);
+        self.host.wake(waiter, Outcome::AlreadyActive(answer));
+    }
+
+    /// Gives a session that holds a seat the lease that it asks for.
+    fn answer_holder(&mut self, session: &[u8], lease: Option<Lease>) -> AlreadyActive {
+        match lease {
+            Some(lease) => self.commit(&Effect::Renew { session, lease }),
+            None => self.host.confirm(session),
+        }
+        AlreadyActive {
+            used: self.used(),
+            renewed: lease,
+        }
+    }
+
+    fn lease_of(&self, waiter: &Waiter<H::Client>) -> Option<Lease> {
+        let length_ms = waiter.request.lease_ms?;
+        Lease::starting(self.now.now_ms, length_ms)
+    }
+
+    /// Takes the client of `session` out of the queue, if one is blocked there, and has it hear
+    /// that there is no seat for it.
+    fn dismiss(&mut self, session: &[u8]) -> bool {
+        let waiter = self.remove_client(session);
+        let was_blocked = waiter.is_some();
+        if let Some(waiter) = waiter {
+            self.host.wake(waiter, Outcome::NoSeats);
+        }
+        was_blocked
+    }
+
+    /// Takes `session` out of the queue, ticket and client.
+    fn leave(&mut self, session: &[u8]) {
+        let was_blocked = self.dismiss(session);
+        let had_ticket = self.host.pool().has_ticket(session);
+        if had_ticket {
+            self.commit(&Effect::Leave { session });
+        }
+        if was_blocked || had_ticket {
+            self.host.notice(Notice::Left);
+        }
+    }
+
+    /// Takes the ticket of `session`, whose client stays where it is.
+    fn drop_ticket(&mut self, session: &[u8]) {
+        if self.host.pool().has_ticket(session) {
+            self.commit(&Effect::Leave { session });
+        }
+    }
+
+    /// Has the ticket of `session` be valid for `valid_ms` from now on, lost or not.
+    fn keep_ticket(&mut self, session: &[u8], valid_ms: u64) {
+        let pool = self.host.pool();
+        let kept = pool.any_ticket(session).and_then(|entry| {
+            let ticket = entry.waiting.kept(self.now.now_ms, valid_ms)?;
+            Some((pool.figure_of(entry), entry.arrival(), ticket))
+        });
+        if let Some((seats, arrival, ticket)) = kept {
+            self.commit(&Effect::joining(session, seats, arrival, ticket));
+        }
+    }
+
+    fn remove_client(&mut self, session: &[u8]) -> Option<Waiter<H::Client>> {
+        if self.host.blocked().is_empty() {
+            return None;
+        }
+        self.host.pool_and_blocked().1.remove(session)
+    }
+
+    /// Somebody has left the queue, so it may be the turn of others.
+    fn look_at_others(&mut self) {
+        if !self.queue().is_empty() {
+            self.host.look_at(self.now.now_ms);
+        }
+    }
+
+    /// Carries out an effect, and has the blocked queue know the ticket that a session has by it.
+    fn commit(&mut self, effect: &Effect<'_>) {
+        self.host.commit(effect);
+        let (Effect::Join(crate::Join { session, .. }) | Effect::Leave { session }) = effect else {
+            return;
+        };
+        if !self.host.blocked().is_empty() {
+            let (pool, blocked) = self.host.pool_and_blocked();
+            blocked.match_ticket(session, pool);
+        }
+    }
+}

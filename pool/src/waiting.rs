@@ -1,0 +1,262 @@
+//! The queue as a whole: the tickets of a pool and the blocked clients of its name, in one order.
+
+use crate::blocked::{Blocked, BlockedQueue};
+use crate::entries::QueueEntry;
+use crate::figures::{Figures, MOST_FIGURES, is_shut_out};
+use crate::moment::Moment;
+use crate::pool::{Pool, Waiting};
+use crate::queue::Ticket;
+
+/// How many different figures may be joined with at one name.
+pub const MAX_FIGURES: usize = 8;
+
+/// The queue at a moment: who waits, in which order, and whose turn it is.
+///
+/// Each session is judged by its own *figure*, the limit that it stated. A waiter is *shut out*
+/// while the seats that are taken reach its figure: it is granted nothing, no seat is kept for it
+/// and it counts for nobody. Of the others, it is the turn of each for whom
+///
+/// ```text
+/// seats taken + waiters ahead that are not shut out + 1  <=  its figure
+/// ```
+///
+/// A blocked client whose turn it is gets a seat; for a ticket whose turn it is a seat is kept.
+/// Whoever does not wait yet is judged as the last of all.
+///
+/// ```
+/// use seat_pool::{BlockedQueue, Effect, Metadata, Moment, Pool, Queue, Ticket};
+///
+/// let mut pool = Pool::new(0);
+/// pool.apply(&Effect::granting(0, b"alice", 2, &Metadata::NONE, None));
+/// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
+/// pool.apply(&Effect::joining(b"bob", 2, 1, ticket));
+/// let nobody = BlockedQueue::<()>::new();
+/// let queue = Queue::new(&pool, &nobody, Moment::at(499), 0);
+/// assert_eq!((queue.waiting(), queue.kept(), queue.position(b"bob")), (1, 1, Some(1)));
+/// let queue = Queue::new(&pool, &nobody, Moment::at(500), 0);
+/// assert_eq!((queue.waiting(), queue.kept(), queue.position(b"bob")), (0, 0, None));
+/// ```
+pub struct Queue<'a, C> {
+    pool: &'a Pool,
+    blocked: &'a BlockedQueue<C>,
+    now: Moment,
+    taken_elsewhere: u64,
+}
+
+// By hand, since the client of a queue need not be copied for it.
+impl<C> Clone for Queue<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for Queue<'_, C> {}
+
+impl<'a, C> Queue<'a, C> {
+    /// The queue of a pool and of the clients that are blocked at its name. `taken_elsewhere` seats
+    /// are held by others than the pool's sessions.
+    pub fn new(
+        pool: &'a Pool,
+        blocked: &'a BlockedQueue<C>,
+        now: Moment,
+        taken_elsewhere: u64,
+    ) -> Queue<'a, C> {
+        Queue {
+            pool,
+            blocked,
+            now,
+            taken_elsewhere,
+        }
+    }
+
+    /// Whether nobody waits, not even with a ticket that is lost and not removed yet. O(1).
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocked.is_empty() && self.pool.tickets() == 0
+    }
+
+    /// The seats that are taken, by whomever. O(log n) while leases have lapsed, otherwise O(1).
+    fn taken(&self) -> u64 {
+        (self.pool.used(self.now) as u64).saturating_add(self.taken_elsewhere)
+    }
+
+    /// The number that `session` has in the order of arrival, if it waits. O(1).
+    pub fn arrival_of(&self, session: &[u8]) -> Option<u64> {
+        let blocked = self.blocked.get(session).map(QueueEntry::arrival);
+        blocked.or_else(|| self.pool.ticket(self.now, session).map(QueueEntry::arrival))
+    }
+
+    /// How many wait. O(log n), and O(m) in the tickets that are lost and not removed yet.
+    pub fn waiting(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        self.ahead_of(u64::MAX)
+    }
+
+    /// The 1-based position of `session`, if it waits. As [`Queue::waiting`].
+    pub fn position(&self, session: &[u8]) -> Option<usize> {
+        let arrival = self.arrival_of(session)?;
+        Some(self.ahead_of(arrival) + 1)
+    }
+
+    /// How many wait who arrived before `arrival`.
+    fn ahead_of(&self, arrival: u64) -> usize {
+        let tickets = self.pool.ticket_table();
+        let tickets = tickets.map_or(0, |tickets| tickets.figures().ahead_of(arrival));
+        let blocked = self.blocked.figures().ahead_of(arrival);
+        let both = self.blocked.ticketed().ahead_of(arrival);
+        let lost = self
+            .lost_alone()
+            .filter(|ticket| ticket.arrival() < arrival);
+        (tickets + blocked).saturating_sub(both + lost.count())
+    }
+
+    /// The same, but only those who are not shut out while `taken` seats are taken.
+    fn competing_ahead_of(&self, taken: u64, arrival: u64) -> usize {
+        let tickets = self.pool.ticket_table();
+        let tickets = tickets.map_or(0, |tickets| {
+            tickets.figures().competing_ahead_of(taken, arrival)
+        });
+        let blocked = self.blocked.figures();
+        let blocked = blocked.competing_ahead_of(taken, arrival);
+        let both = self.blocked.ticketed();
+        let both = both.competing_ahead_of(taken, arrival);
+        let lost = self.lost_alone().filter(|ticket| {
+            ticket.arrival() < arrival && !is_shut_out(taken, self.pool.figure_of(ticket))
+        });
+        (tickets + blocked).saturating_sub(both + lost.count())
+    }
+
+    /// The tickets that are lost and not removed yet, of sessions that are not blocked: they wait
+    /// no longer.
+    fn lost_alone(&self) -> impl Iterator<Item = &'a QueueEntry<Ticket>> {
+        let blocked = self.blocked;
+        let lost = self.pool.lost_entries(self.now);
+        lost.filter(move |ticket| blocked.is_empty() || blocked.get(ticket.session()).is_none())
+    }
+
+    /// Whether a session with this figure may have a seat, waiting since `arrival`, or coming now
+    /// if that is absent. O(log n), O(1) while nobody waits.
+    pub(crate) fn is_turn_of(&self, figure: i64, arrival: Option<u64>) -> bool {
+        let taken = self.taken();
+        if is_shut_out(taken, figure) {
+            return false;
+        }
+        if self.is_empty() {
+            return true;
+        }
+        let ahead = self.competing_ahead_of(taken, arrival.unwrap_or(u64::MAX));
+        fits(taken, ahead, figure)
+    }
+
+    /// The blocked client whose turn it is: of those who may have a seat, the one that has waited
+    /// longest. O(log n).
+    pub(crate) fn next_turn(&self) -> Option<&'a QueueEntry<Blocked<C>>> {
+        if self.now.holds_grants || self.blocked.is_empty() {
+            return None;
+        }
+        let taken = self.taken();
+        // Of those with the same figure, the first has the fewest ahead.
+        let firsts = self.blocked.figures().firsts();
+        let eligible = firsts.filter(|&(figure, arrival, _)| {
+            !is_shut_out(taken, figure)
+                && fits(taken, self.competing_ahead_of(taken, arrival), figure)
+        });
+        let (_, _, slot) = eligible.min_by_key(|&(_, arrival, slot)| (arrival, slot))?;
+        self.blocked.at(slot)
+    }
+
+    /// How many seats are kept for tickets. O(k log n) where k is their number, and as
+    /// [`Queue::waiting`].
+    pub fn kept(&self) -> usize {
+        let Some(tickets) = self.pool.ticket_table() else {
+            return 0;
+        };
+        let taken = self.taken();
+        let competing = tickets
+            .figures()
+            .numbers()
+            .filter(|&(_, figure)| !is_shut_out(taken, figure));
+        competing
+            .map(|(index, figure)| {
+                let entries = tickets.figures().entries_of(index);
+                let in_turn = entries.take_while(|&(arrival, _)| {
+                    fits(taken, self.competing_ahead_of(taken, arrival), figure)
+                });
+                let kept = in_turn.filter(|&(_, slot)| {
+                    tickets.at(slot).is_some_and(|ticket| {
+                        !self.now.has_passed(ticket.waiting.deadline_ms)
+                            && self.blocked.get(ticket.session()).is_none()
+                    })
+                });
+                kept.count()
+            })
+            .sum()
+    }
+
+    /// Whether `session` may join with this figure, that is whether no more than [`MAX_FIGURES`]
+    /// are stated then. O(m) in the tickets that are lost and not removed yet, otherwise O(1),
+    /// since there are a few dozen figures at most.
+    pub(crate) fn has_room_for(&self, figure: i64, session: &[u8]) -> bool {
+        let own = self.blocked.get(session);
+        let mut leaving = [0; MOST_FIGURES];
+        let own_ticket = match own {
+            Some(_) => self.pool.any_ticket(session),
+            None => self.pool.ticket(self.now, session),
+        };
+        for ticket in self.lost_alone().chain(own_ticket) {
+            leaving[ticket.index() as usize] += 1;
+        }
+        let tickets = self.pool.ticket_table();
+        let of_tickets = tickets
+            .into_iter()
+            .flat_map(|tickets| stated(tickets.figures(), |index| leaving[index as usize]));
+        let own = own.map(QueueEntry::index);
+        let of_clients = stated(self.blocked.figures(), |index| {
+            usize::from(own == Some(index))
+        });
+        let mut others: Vec<i64> = of_tickets.chain(of_clients).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.len() < MAX_FIGURES || others.contains(&figure)
+    }
+
+    /// All who wait, in the order of arrival. O(n log n).
+    pub fn list(&self) -> Vec<Waiting<'a>> {
+        let valid = self
+            .pool
+            .all_tickets()
+            .filter(|ticket| !self.now.has_passed(ticket.waiting.deadline_ms))
+            .map(|ticket| (ticket.arrival(), ticket.session(), ticket.waiting.since_ms));
+        let blocked = self
+            .blocked
+            .iter()
+            .filter(|entry| self.pool.ticket(self.now, entry.session()).is_none())
+            .map(|entry| {
+                (
+                    entry.arrival(),
+                    entry.session(),
+                    entry.waiting.request.since_ms,
+                )
+            });
+        let mut all: Vec<_> = valid.chain(blocked).collect();
+        all.sort_unstable();
+        all.into_iter()
+            .map(|(_, session, since_ms)| Waiting { session, since_ms })
+            .collect()
+    }
+}
+
+/// The figures that entries state, apart from so many `leaving` of each index.
+fn stated(figures: &Figures, leaving: impl Fn(u32) -> usize) -> impl Iterator<Item = i64> {
+    let numbers = figures.numbers();
+    let staying = numbers.filter(move |&(index, _)| figures.len_of(index) > leaving(index));
+    staying.map(|(_, figure)| figure)
+}
+
+/// Whether one more seat is within the figure where `taken` are taken and `ahead` are to be had by
+/// others.
+fn fits(taken: u64, ahead: usize, figure: i64) -> bool {
+    let others = taken.saturating_add(ahead as u64);
+    u64::try_from(figure).is_ok_and(|figure| others < figure)
+}
