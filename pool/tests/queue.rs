@@ -99,6 +99,8 @@ enum Step {
     Disconnects(usize, usize),
     Tick,
     ClockMoves(i64),
+    /// The clock moves to the next deadline at a name, to the millisecond.
+    NextDeadline(usize),
     /// No lease expires and no ticket is lost for so long from now on.
     Floor(i64),
     Hold(bool),
@@ -137,6 +139,7 @@ impl fmt::Debug for Step {
             Step::Disconnects(at, id) => write!(f, "the client of s{id} at k{at} disconnects"),
             Step::Tick => f.write_str("the timer comes"),
             Step::ClockMoves(by_ms) => write!(f, "the clock moves by {by_ms} ms"),
+            Step::NextDeadline(at) => write!(f, "the clock moves to the next deadline of k{at}"),
             Step::Floor(for_ms) => write!(f, "nothing expires for {for_ms} ms"),
             Step::Hold(holds) => write!(f, "grants are held: {holds}"),
             Step::RenameFrom(from) => write!(f, "RENAME k{from} k{}", 1 - from),
@@ -187,6 +190,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => anywhere().prop_map(|(at, id)| Step::Disconnects(at, id)),
         6 => Just(Step::Tick),
         5 => (-300..900i64).prop_map(Step::ClockMoves),
+        3 => at().prop_map(Step::NextDeadline),
         1 => (1..900i64).prop_map(Step::Floor),
         1 => any::<bool>().prop_map(Step::Hold),
         1 => at().prop_map(Step::RenameFrom),
@@ -271,6 +275,16 @@ impl Model {
 
     fn used(&self, now: Moment) -> usize {
         (0..IDS).filter(|&id| self.is_live(now, id)).count()
+    }
+
+    fn next_deadline_ms(&self, now: Moment) -> Option<i64> {
+        let leases = self.rows.values().flatten().map(|lease| lease.deadline_ms);
+        let tickets = self.queue.iter().filter_map(|entry| entry.ticket);
+        let deadlines = leases.chain(tickets.map(|(ticket, _)| ticket.deadline_ms));
+        let effective = deadlines.map(|deadline_ms| deadline_ms.max(now.floor_ms));
+        effective
+            .filter(|&deadline_ms| deadline_ms > now.now_ms)
+            .min()
     }
 
     fn taken(&self, now: Moment) -> i64 {
@@ -511,6 +525,8 @@ struct Key<'a> {
     granted: Option<(usize, bool)>,
     /// Whether anything was changed or told.
     is_touched: bool,
+    /// Clients woken since the machine was last asked to serve.
+    woken: usize,
 }
 
 static NO_POOL: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
@@ -518,7 +534,17 @@ static NO_POOL: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
 impl Key<'_> {
     fn machine(&mut self) -> Machine<'_, Self> {
         let now = self.shared.now;
+        self.woken = 0;
         Machine::new(self, now)
+    }
+
+    /// What frees a seat, or makes it somebody's turn, serves the queue itself, unless that is more
+    /// than one step does.
+    fn is_served(&self) {
+        let now = self.shared.now;
+        if !now.holds_grants && self.woken < BATCH {
+            assert_eq!(self.name.model.next_turn(now), None, "left to the timer");
+        }
     }
 
     /// Holds a grant against the rule, before it is carried out.
@@ -683,6 +709,9 @@ impl Key<'_> {
             Err(refusal) => Expected::Refused(refusal),
         };
         assert_eq!(came_to, expected, "what an ACQUIRE comes to");
+        if let Expected::Granted | Expected::Queued | Expected::Blocked = expected {
+            self.is_served();
+        }
         if matches!(expected, Expected::Refused(_) | Expected::NoSeats) {
             assert!(!self.is_touched, "a denial changes something");
         }
@@ -707,6 +736,7 @@ impl Key<'_> {
         self.open();
         let was_live = self.name.model.is_live(self.shared.now, id);
         let used = self.machine().release(&bytes_of(id));
+        self.is_served();
         let now = self.name.model.used(self.shared.now);
         assert_eq!(used, was_live.then_some(now));
     }
@@ -722,6 +752,7 @@ impl Key<'_> {
         let sessions = ids.map(bytes_of);
         let revoked = self.machine().revoke(sessions.iter().map(Vec::as_slice));
         assert_eq!(revoked, live);
+        self.is_served();
     }
 
     fn resize(&mut self, seats: i64) {
@@ -733,6 +764,7 @@ impl Key<'_> {
             });
         }
         self.machine().resize(seats);
+        self.is_served();
         if self.name.model.exists() {
             // Unless a grant has stated another since, which all who wait state now.
             assert_eq!(self.name.model.seats, seats);
@@ -744,6 +776,7 @@ impl Key<'_> {
         let now = self.shared.now;
         let expired = self.name.model.rows.len() - self.name.model.used(now);
         assert_eq!(self.machine().cleanup(None), expired);
+        self.is_served();
     }
 
     fn import(&mut self, id: usize) {
@@ -757,6 +790,7 @@ impl Key<'_> {
             self.commit(&effect);
             self.machine().holder_came(&session);
             self.machine().serve();
+            self.is_served();
         }
     }
 
@@ -824,7 +858,11 @@ impl Key<'_> {
         for waiter in std::mem::take(&mut self.name.unconfirmed) {
             let (id, ticket_ms) = (id_of(&waiter.session), waiter.request.ticket_ms);
             self.subject = ticket_ms.map_or(Subject::Nobody, |ms| Subject::Keeping(id, ms));
+            let is_live = self.name.model.is_live(self.shared.now, id);
             self.machine().take_back(&waiter);
+            if is_live {
+                self.is_served();
+            }
             self.subject = Subject::Nobody;
         }
     }
@@ -841,10 +879,12 @@ impl Key<'_> {
         for (id, ticket_ms) in std::mem::take(&mut self.name.ended) {
             self.subject = ticket_ms.map_or(Subject::Nobody, |ms| Subject::Keeping(id, ms));
             self.machine().after_wait(&bytes_of(id), ticket_ms);
+            self.is_served();
             self.subject = Subject::Nobody;
         }
         self.machine().expire(BATCH);
         self.machine().serve();
+        self.is_served();
         if let Some(next_ms) = self.machine().next_look_ms() {
             self.look_at(next_ms);
         }
@@ -959,6 +999,7 @@ impl Host for Key<'_> {
         let known = known.expect("only blocked clients are woken");
         assert_eq!((known.number, known.figure), (number, waiter.seats));
         self.name.model.drop_client(id);
+        self.woken += usize::from(outcome != Outcome::NoSeats);
         let used = self.name.model.used(now);
         let told = match outcome {
             Outcome::Granted(Granted {
@@ -1013,6 +1054,7 @@ impl Name {
             subject: Subject::Nobody,
             granted: None,
             is_touched: false,
+            woken: 0,
         }
     }
 
@@ -1183,6 +1225,12 @@ impl World {
             Step::Dies(at, id) => self.at(at, |key| key.dies(id)),
             Step::Tick => (0..2).for_each(|at| self.at(at, |key| key.look())),
             Step::ClockMoves(by_ms) => self.move_clock(by_ms),
+            Step::NextDeadline(at) => {
+                let now = self.shared.now;
+                if let Some(next_ms) = self.names[at].model.next_deadline_ms(now) {
+                    self.move_clock(next_ms - now.now_ms);
+                }
+            }
             Step::Floor(for_ms) => {
                 let floor_ms = self.shared.now.now_ms + for_ms;
                 self.shared.now.floor_ms = self.shared.now.floor_ms.max(floor_ms);
@@ -1489,6 +1537,7 @@ fn a_ticket_is_lost_in_its_last_millisecond_and_the_next_is_served() {
     );
     world.does(Step::Tick);
     assert_eq!(world.told(carol), Some(Told::Granted));
+    assert_eq!(world.names[0].pool().tickets(), 0, "it is removed, too");
 }
 
 #[test]
@@ -1523,6 +1572,40 @@ fn a_grant_that_shuts_somebody_out_lets_those_behind_have_their_turn() {
         (None, Some(Told::Granted))
     );
     assert_eq!(world.used(), 2);
+}
+
+#[test]
+fn a_client_whose_time_is_over_lets_those_behind_have_their_turn() {
+    for disconnects in [false, true] {
+        let mut world = World::new();
+        world.acquires(call(A, 1));
+        world.queues(call(BOB, 1));
+        world.does(Step::Release(0, A));
+        world.blocks(call(DAVE, 1));
+        let carol = world.blocks(call(CAROL, 2));
+        assert_eq!(world.told(carol), None);
+        world.does(match disconnects {
+            true => Step::Disconnects(0, DAVE),
+            false => Step::TimeOut(0, DAVE),
+        });
+        world.does(Step::Tick);
+        assert_eq!(world.told(carol), Some(Told::Granted));
+        assert_eq!(world.used(), 1, "the other seat is Bob's");
+    }
+}
+
+#[test]
+fn those_who_wait_are_served_in_the_order_of_their_arrival() {
+    let mut world = World::full(2);
+    let waiters = [(5, 1), (4, 2), (6, 1), (3, 2)];
+    let clients = waiters.map(|(id, figure)| world.blocks(call(id, figure)));
+    world.does(Step::Revoke(0, 0, 1));
+    // The second has the seat that the first leaves; the third is shut out by then.
+    let told = clients.map(|number| world.told(number));
+    let granted = Some(Told::Granted);
+    assert_eq!(told, [granted, granted, None, None]);
+    world.settle();
+    assert_eq!((world.position(6), world.position(3)), (Some(1), Some(2)));
 }
 
 #[test]
