@@ -9,6 +9,7 @@
 //! turn, no kept seat is given away, tickets are lost on time, no grant lifts the seats that are
 //! taken above its own figure, and each client is told once.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::LazyLock;
@@ -739,6 +740,7 @@ impl Key<'_> {
         self.is_served();
         let now = self.name.model.used(self.shared.now);
         assert_eq!(used, was_live.then_some(now));
+        self.waits_no_longer(&[id]);
     }
 
     fn revoke(&mut self, ids: [usize; 2]) {
@@ -753,6 +755,13 @@ impl Key<'_> {
         let revoked = self.machine().revoke(sessions.iter().map(Vec::as_slice));
         assert_eq!(revoked, live);
         self.is_served();
+        self.waits_no_longer(&ids);
+    }
+
+    fn waits_no_longer(&self, ids: &[usize]) {
+        let waiting = self.name.model.waiting(self.shared.now);
+        let still = waiting.iter().find(|entry| ids.contains(&entry.id));
+        assert!(still.is_none(), "{still:?} is still in the queue");
     }
 
     fn resize(&mut self, seats: i64) {
@@ -1771,6 +1780,60 @@ fn the_ticket_of_a_blocked_client_never_ends_before_its_wait() {
     world.does(Step::Tick);
     world.does(Step::ClockMoves(1));
     assert_eq!(world.position(BOB), None);
+}
+
+/// Notes what is asked of it, and in which order.
+#[derive(Default)]
+struct Asked {
+    what: RefCell<Vec<Fault>>,
+}
+
+impl Conditions<'static> for Asked {
+    type Error = Fault;
+
+    fn may_grant(&self) -> Result<(), Fault> {
+        self.what.borrow_mut().push(Fault::Suspended);
+        Ok(())
+    }
+
+    fn metadata(&self) -> Result<Metadata<'static>, Fault> {
+        self.what.borrow_mut().push(Fault::Metadata);
+        Ok(Metadata::NONE)
+    }
+
+    fn memory(&self) -> Result<(), Fault> {
+        self.what.borrow_mut().push(Fault::Memory);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_acquire_asks_only_for_what_its_answer_needs() {
+    use Fault::{Memory, Metadata, Suspended};
+    let mut world = World::new();
+    let mut asks = |call: Call| {
+        world.at(0, |key| {
+            key.subject = Subject::Calling(key.expected(call).1);
+            let asked = Asked::default();
+            let session: &[u8] = if call.id == A { b"s0" } else { b"s2" };
+            let request = AcquireRequest {
+                session,
+                seats: call.seats,
+                lease: None,
+                ticket_ms: call.ticket_ms,
+                blocks: false,
+                longest_queue: 100,
+            };
+            key.machine().acquire(&request, &asked).expect("it is met");
+            asked.what.into_inner()
+        })
+    };
+    assert_eq!(asks(call(A, 1)), [Suspended, Metadata, Memory], "a grant");
+    assert_eq!(asks(call(A, 1)), [], "already active");
+    assert_eq!(asks(call(BOB, 1)), [Suspended], "a denial");
+    let poll = call(BOB, 1).polling(500);
+    assert_eq!(asks(poll), [Suspended, Metadata, Memory], "a join");
+    assert_eq!(asks(poll), [Suspended, Metadata], "a poll");
 }
 
 proptest! {
