@@ -1,9 +1,10 @@
 //! The seat pool of redis-seat: who holds a seat, until when, and how that is written down.
 //!
-//! The crate knows no Redis and no clock. A decision ([`Pool::acquire`], [`Pool::heartbeat`], ...) reads the pool at the
-//! [`Moment`] it is given; what follows from it is an [`Effect`] in absolute terms, and [`Pool::apply`] carries an effect out. A primary
-//! applies the effects of its own decisions, a replica and a loading server apply the same effects from the stream, so all
-//! of them reach the same state by the same code.
+//! The crate knows no Redis and no clock. The [`Machine`] decides everything about seats and the
+//! queue at the [`Moment`] it is given. What follows from a decision is an [`Effect`] in absolute
+//! terms, and [`Pool::apply`] carries an effect out. A primary applies the effects of its own
+//! decisions, a replica and a loading server apply the same effects from the stream, so all of them
+//! reach the same state by the same code.
 //!
 //! Units: milliseconds of unix time in `*_ms`, except the two timestamps of a session, which are whole seconds because the
 //! Lua scripts that the pool replaces wrote them so.

@@ -232,9 +232,9 @@ impl<'a> Attempt<'a> {
         } else {
             // The call takes the place over, and keeps it by waiting alone.
             key.drop_ticket(session);
-        }
-        if !key.pool().is_empty() && key.pool().seats() != self.seats {
-            key.commit(&Effect::Seats(self.seats));
+            if !key.pool().is_empty() && key.pool().seats() != self.seats {
+                key.commit(&Effect::Seats(self.seats));
+            }
         }
         // Joining may have brought another limit.
         key.serve();
