@@ -1843,6 +1843,44 @@ fn a_client_takes_the_place_of_the_ticket_that_comes_with_another_value() {
     assert_eq!(world.told(bob), Some(Told::Granted));
 }
 
+#[test]
+fn a_client_whose_session_holds_a_seat_is_never_granted_another() {
+    let mut world = World::new();
+    world.does(Step::Hold(true));
+    let clients = [BOB, CAROL, DAVE].map(|id| world.blocks(call(id, 9)));
+    world.does(Step::Hold(false));
+    for id in [BOB, CAROL, DAVE] {
+        world.take(Step::Acquire(1, call(id, 3)));
+    }
+    // More than one step tells of, so the last is found when it is its turn.
+    world.does(Step::RenameFrom(1));
+    world.does(Step::Tick);
+    let told = clients.map(|number| world.told(number));
+    assert_eq!(told, [Some(Told::AlreadyActive); 3]);
+    assert_eq!(world.used(), 3);
+}
+
+#[test]
+fn a_seat_that_its_session_has_confirmed_is_not_taken_back() {
+    for by_heartbeat in [false, true] {
+        let mut world = World::full(1);
+        world.blocks(call(BOB, 1));
+        world.does(Step::Dies(0, BOB));
+        world.does(Step::Release(0, A));
+        if by_heartbeat {
+            world.does(Step::Heartbeat(0, BOB, None));
+        } else {
+            let answer = world.try_acquire(call(BOB, 1));
+            assert!(
+                matches!(answer, Ok(Acquired::AlreadyActive(_))),
+                "{answer:?}"
+            );
+        }
+        world.settle();
+        assert_eq!(world.used(), 1);
+    }
+}
+
 /// Notes what is asked of it, and in which order.
 #[derive(Default)]
 struct Asked {
