@@ -54,7 +54,7 @@ pub struct Blocked<C> {
 ///              a ── b ── c ── d ── e     in the order of arrival
 /// tickets      x         x         x     of the pool: they move with it
 /// clients           x    x    x          of the name
-/// ticketed               x               of the name: tickets of blocked clients, by the tickets' figures
+/// ticketed               x               of the name: by the figures of the tickets
 ///
 /// all who wait = tickets + clients - ticketed
 /// ```
