@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use seat_pool::{ImportError, MAX_SESSION_BYTES, MetadataError, StaleCursor};
+use seat_pool::{ImportError, MAX_FIGURES, MAX_SESSION_BYTES, MetadataError, StaleCursor};
 
 /// The bytes of a session that are enough to name it in an error: one that is too long for a pool may be of any length.
 pub(crate) const LONGEST_NAMED: usize = 100;
@@ -38,6 +38,8 @@ pub(crate) enum Error {
     Option(&'static str, &'static str),
     /// The queue is as long as it may be.
     QueueFull,
+    /// Those who wait state as many different limits as they may, and this would be one more.
+    TooManyFigures,
     /// This node may not serve the key at present.
     TryAgain,
     /// A session in the scripts' keys that no pool can hold.
@@ -86,6 +88,10 @@ impl fmt::Display for Error {
             Self::Syntax(expected) => write!(f, "ERR syntax error, expected {expected}"),
             Self::Option(option, problem) => write!(f, "ERR {option} {problem}"),
             Self::QueueFull => f.write_str("ERR the queue of this pool is full"),
+            Self::TooManyFigures => write!(
+                f,
+                "ERR the sessions in the queue state {MAX_FIGURES} different numbers of seats, the most that may wait; state one of those, or use SEAT.RESIZE to set one for all"
+            ),
             Self::TryAgain => f.write_str("TRYAGAIN This node cannot serve the pool any more, ask again"),
             Self::NotImportable { session, why } => {
                 let dots = if session.len() == LONGEST_NAMED { "..." } else { "" };

@@ -3,7 +3,10 @@
 use std::ffi::c_int;
 use std::sync::{Arc, LazyLock};
 
-use seat_pool::{Applied, Beat, Effect, Freed, Grant, Join, Limit, Line, Moment, Pool};
+use seat_pool::{
+    Applied, Beat, BlockedQueue, Effect, Freed, Grant, Host, Join, Machine, Moment, Notice,
+    Outcome, Pool, Queue, Waiter,
+};
 
 use crate::effects;
 use crate::error::Error;
@@ -12,15 +15,16 @@ use crate::migration::InvalidEntries;
 use crate::notifications::Events;
 use crate::pool_type::POOL_TYPE;
 use crate::queue::{self, WaiterId};
-use crate::{deadlines, grace, stats};
+use crate::stats::{self, Total};
+use crate::{deadlines, grace};
 
 /// How often to look whether the legacy keys still stand in the way of those who wait.
 const LEGACY_LOOK_MS: i64 = 1000;
 
 /// An open key that holds a pool or nothing.
 ///
-/// Changes are committed one effect at a time; their keyspace events follow when the key is closed, since whoever listens may
-/// open it again.
+/// What changes a pool is decided by the [`Machine`], for which the open key is the host. Changes are committed one effect at a time;
+/// their keyspace events follow when the key is closed, since whoever listens may open it again.
 pub(crate) struct PoolKey<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) name: Str<'a>,
@@ -31,11 +35,11 @@ pub(crate) struct PoolKey<'a> {
     args: Args<'a>,
     key: OpenKey<Pool>,
     /// The clients that are blocked at this name, if any.
-    pub(crate) line: Option<Box<Line<WaiterId>>>,
-    /// Whether somebody has left that line, so that another may be first now.
-    has_line_moved: bool,
+    blocked: Option<Box<BlockedQueue<WaiterId>>>,
+    /// How long the client of the command may be blocked, in milliseconds; 0 is for ever.
+    block_ms: i64,
     /// Blocked clients to be told what became of them, once the key is closed.
-    pub(crate) wakes: Vec<WaiterId>,
+    wakes: Vec<WaiterId>,
     events: Events,
     /// Other keys that were removed while this one is open, of which is told when it is closed.
     gone: Vec<OwnedStr>,
@@ -77,8 +81,8 @@ impl<'a> PoolKey<'a> {
             moment,
             args: Args::NONE,
             key,
-            line: None,
-            has_line_moved: false,
+            blocked: None,
+            block_ms: 0,
             wakes: Vec::new(),
             events: Events::default(),
             gone: Vec::new(),
@@ -86,17 +90,29 @@ impl<'a> PoolKey<'a> {
             invalid: None,
         };
         key.key.find(&POOL_TYPE)?;
-        key.line = queue::take_line(key.database, name.bytes());
-        if key.line.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
-            key.find_tickets();
+        key.blocked = queue::take(key.database, name.bytes());
+        if key.blocked.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
+            key.machine().value_came();
         }
         Ok(key)
     }
 
     /// The pool, or an empty one for a missing key: a pool with no session does not exist.
     pub(crate) fn pool(&self) -> &Pool {
-        static EMPTY: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
-        self.key.value().unwrap_or_else(|| &EMPTY)
+        lend(&self.key)
+    }
+
+    /// The machine that decides about this pool and its queue. Nobody is granted a seat while grants
+    /// are suspended, or after the pool has moved to another server: then the timer tells those who
+    /// wait here.
+    pub(crate) fn machine(&mut self) -> Machine<'_, Self> {
+        let has_departed = || queue::has_departed(self.database, self.name.bytes());
+        let moment = if self.suspended.is_some() || (self.pool().len() == 0 && has_departed()) {
+            self.moment.holding_grants()
+        } else {
+            self.moment
+        };
+        Machine::new(self, moment)
     }
 
     /// Tells of the arguments of the command for which the key is open, which effects may then send on without a copy.
@@ -104,14 +120,14 @@ impl<'a> PoolKey<'a> {
         self.args = args;
     }
 
+    /// Has the client of the command be blocked for at most `block_ms` milliseconds if it is blocked; 0 is for ever.
+    pub(crate) fn block_for(&mut self, block_ms: i64) {
+        self.block_ms = block_ms;
+    }
+
     /// Suspends grants while this key is open: who else holds seats cannot be known.
     pub(crate) fn suspend_grants(&mut self, why: Error) {
         self.suspended = Some(why);
-    }
-
-    /// Whether [`PoolKey::suspend_grants`] was called.
-    pub(crate) fn suspends_grants(&self) -> bool {
-        self.suspended.is_some()
     }
 
     /// Whether seats may be granted here; the error says why not.
@@ -137,34 +153,23 @@ impl<'a> PoolKey<'a> {
     }
 
     /// How many seats are taken, by live sessions and by invalid entries.
-    pub(crate) fn used(&self) -> i64 {
-        (self.pool().used(self.moment) + self.taken_elsewhere()) as i64
+    pub(crate) fn used(&self) -> u64 {
+        self.pool().used(self.moment) as u64 + self.taken_elsewhere()
     }
 
-    /// How many seats invalid entries take.
-    pub(crate) fn taken_elsewhere(&self) -> usize {
-        self.invalid.as_ref().map_or(0, |entries| entries.len())
+    /// Whether clients are blocked at this name.
+    pub(crate) fn has_blocked(&self) -> bool {
+        !self.blocked().is_empty()
     }
 
-    /// What a decision goes by that states `seats`.
-    pub(crate) fn limit(&self, seats: i64) -> Limit {
-        Limit {
-            seats,
-            taken_elsewhere: self.taken_elsewhere(),
-        }
-    }
-
-    /// The clients that are blocked at this name.
-    pub(crate) fn line(&self) -> &Line<WaiterId> {
-        static NOBODY: LazyLock<Line<WaiterId>> = LazyLock::new(Line::default);
-        self.line.as_deref().unwrap_or(&NOBODY)
-    }
-
-    /// Takes the client of `session` out of the line, if one is blocked there.
-    pub(crate) fn leave_line(&mut self, session: &[u8]) -> Option<WaiterId> {
-        let place = self.line.as_mut()?.leave(session)?;
-        self.has_line_moved = true;
-        Some(place.waiting)
+    /// The queue of this name.
+    pub(crate) fn queue(&self) -> Queue<'_, WaiterId> {
+        Queue::new(
+            self.pool(),
+            self.blocked(),
+            self.moment,
+            self.taken_elsewhere(),
+        )
     }
 
     /// The value, as a number by which it is known wherever it moves; 0 without a pool.
@@ -177,47 +182,17 @@ impl<'a> PoolKey<'a> {
         self.key.value().is_some()
     }
 
-    /// Tells of a place that was given up.
-    pub(crate) fn tell_left(&mut self) {
-        self.events.add(Events::LEFT);
-        stats::LEFT.add();
-    }
-
-    /// Tells of a seat that was freed and that no session of the pool had.
-    pub(crate) fn tell_freed(&mut self, why: Freed) {
+    /// Tells of `count` seats that were freed and that no session of the pool had.
+    pub(crate) fn freed_elsewhere(&mut self, why: Freed, count: usize) {
         self.events.add(Events::of_freeing(why));
-    }
-
-    /// Tells of a blocked client that joined the queue.
-    pub(crate) fn tell_joined(&mut self) {
-        self.events.add(Events::QUEUED);
-    }
-
-    /// Tells of a grant that the queue made.
-    pub(crate) fn granted_from_queue(&mut self) {
-        self.events.add(Events::GRANTED);
-        stats::GRANTED.add();
+        for _ in 0..count {
+            total_of_freeing(why).add();
+        }
     }
 
     /// Has the timer look at this key at `at_ms`.
     pub(crate) fn note(&self, at_ms: i64) {
         deadlines::note(self.ctx, self.database, self.name.bytes(), at_ms);
-    }
-
-    /// Carries out an effect, here and on whoever follows. A grant creates a missing pool; the end of the last session removes the
-    /// key.
-    pub(crate) fn commit(&mut self, effect: &Effect<'_>) {
-        if let Effect::Grant(grant) = effect {
-            self.reclaim_for(grant);
-        }
-        match self.apply(effect) {
-            Applied::Missed => return,
-            Applied::Done => {}
-            Applied::Replaced => {
-                stats::EXPIRED.add();
-            }
-        }
-        effects::replicate(self.ctx, self.name, effect, self.args);
     }
 
     /// Removes the pool with all that is in it, here and on whoever follows.
@@ -235,11 +210,15 @@ impl<'a> PoolKey<'a> {
         self.gone.push(OwnedStr::new(other.bytes()));
     }
 
-    /// As [`PoolKey::commit`], for an effect that came from a primary or an AOF and is sent on as it came. Returns whether it met what
+    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is sent on as it came. Returns whether it met what
     /// it changes.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
         if self.apply(effect) == Applied::Missed {
             return false;
+        }
+        if self.blocked.is_some() {
+            // Somebody pipes effects in by hand. The tickets of those who are blocked may be others.
+            self.machine().value_came();
         }
         self.ctx.replicate_verbatim();
         true
@@ -296,6 +275,124 @@ impl<'a> PoolKey<'a> {
     }
 }
 
+impl Host for PoolKey<'_> {
+    type Client = WaiterId;
+    const BATCH: usize = queue::BATCH;
+
+    fn pool(&self) -> &Pool {
+        PoolKey::pool(self)
+    }
+
+    fn blocked(&self) -> &BlockedQueue<WaiterId> {
+        static NOBODY: LazyLock<BlockedQueue<WaiterId>> = LazyLock::new(BlockedQueue::new);
+        self.blocked.as_deref().unwrap_or(&NOBODY)
+    }
+
+    fn pool_and_blocked(&mut self) -> (&Pool, &mut BlockedQueue<WaiterId>) {
+        (lend(&self.key), self.blocked.get_or_insert_default())
+    }
+
+    fn taken_elsewhere(&self) -> u64 {
+        self.invalid
+            .as_ref()
+            .map_or(0, |entries| entries.len() as u64)
+    }
+
+    fn holds_elsewhere(&self, session: &[u8]) -> bool {
+        self.invalid_entry(session).is_some()
+    }
+
+    fn next_arrival(&mut self) -> u64 {
+        queue::next_arrival()
+    }
+
+    fn block_client(&mut self, session: &[u8]) -> Option<WaiterId> {
+        queue::block(self.ctx, self.database, self.name, session, self.block_ms)
+    }
+
+    fn commit(&mut self, effect: &Effect<'_>) {
+        match self.apply(effect) {
+            Applied::Missed => return,
+            Applied::Done => {}
+            Applied::Replaced => {
+                stats::EXPIRED.add();
+            }
+        }
+        if let Some(total) = total_of(effect) {
+            total.add();
+        }
+        effects::replicate(self.ctx, self.name, effect, self.args);
+    }
+
+    fn confirm(&mut self, session: &[u8]) {
+        queue::confirm(self.value(), session);
+    }
+
+    fn wake(&mut self, waiter: Waiter<WaiterId>, outcome: Outcome) {
+        let id = waiter.client;
+        let outcome = match outcome {
+            Outcome::Granted(granted) => {
+                queue::granted(self.database, self.name.bytes(), self.value(), &waiter);
+                queue::Outcome::Granted(granted)
+            }
+            Outcome::AlreadyActive(active) => {
+                stats::ALREADY_ACTIVE.add();
+                queue::Outcome::AlreadyActive(active)
+            }
+            Outcome::HeldElsewhere => {
+                let why = self.invalid_entry(&waiter.session);
+                queue::Outcome::Failed(why.unwrap_or(Error::Internal))
+            }
+            Outcome::NoSeats => queue::Outcome::NoSeats,
+        };
+        queue::decided(waiter, outcome);
+        self.wakes.push(id);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let (event, total) = match notice {
+            Notice::Joined => (Events::QUEUED, &stats::QUEUED),
+            Notice::Left => (Events::LEFT, &stats::LEFT),
+            Notice::Served => (Events::GRANTED, &stats::GRANTED),
+        };
+        self.events.add(event);
+        total.add();
+    }
+
+    fn look_at(&mut self, at_ms: i64) {
+        self.note(at_ms);
+    }
+}
+
+/// The pool behind an open key, or an empty one.
+fn lend(key: &OpenKey<Pool>) -> &Pool {
+    static EMPTY: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
+    key.value().unwrap_or_else(|| &EMPTY)
+}
+
+/// The total that an effect counts for, if it is one of this server's own decisions.
+fn total_of(effect: &Effect<'_>) -> Option<&'static Total> {
+    match effect {
+        Effect::Grant(_) => Some(&stats::ACQUIRED),
+        Effect::Import(_) => Some(&stats::IMPORTED),
+        Effect::Beat(_) => Some(&stats::HEARTBEATS),
+        Effect::Free { why, .. } => Some(total_of_freeing(*why)),
+        Effect::Renew { .. }
+        | Effect::Join(_)
+        | Effect::Leave { .. }
+        | Effect::Seats(_)
+        | Effect::Resize(_) => None,
+    }
+}
+
+fn total_of_freeing(why: Freed) -> &'static Total {
+    match why {
+        Freed::Released => &stats::RELEASED,
+        Freed::Revoked => &stats::REVOKED,
+        Freed::Expired => &stats::EXPIRED,
+    }
+}
+
 impl Drop for PoolKey<'_> {
     fn drop(&mut self) {
         let mut was_emptied = false;
@@ -307,13 +404,13 @@ impl Drop for PoolKey<'_> {
             self.events.add(Events::DEL);
         }
         self.key.close();
-        if let Some(line) = self.line.take() {
-            let has_waiters = !line.is_empty();
-            queue::put_line(self.database, self.name.bytes(), line);
+        if let Some(blocked) = self.blocked.take() {
+            let has_waiters = !blocked.is_empty();
+            queue::put(self.database, self.name.bytes(), blocked);
             if has_waiters && self.moment.holds_grants {
                 self.note(grace::hold_end_ms(self.database));
-            } else if has_waiters && !self.exists() && (was_emptied || self.has_line_moved) {
-                // Whoever emptied the pool took its limit along; now that of the first in line holds.
+            } else if has_waiters && was_emptied {
+                // What was noted for those who wait has gone with the pool.
                 self.note(self.moment.now_ms);
             } else if has_waiters && (self.suspended.is_some() || self.invalid.is_some()) {
                 self.note(self.moment.now_ms + LEGACY_LOOK_MS);

@@ -1,28 +1,14 @@
 //! Replies that more than one command gives, at once or after a client was blocked.
 
-use seat_pool::{Lease, Session};
+use seat_pool::{AlreadyActive, Granted, Lease, Session};
 
 use crate::ffi::Ctx;
-
-/// A grant, as its session is told of it.
-pub(crate) struct Granted {
-    pub(crate) used: i64,
-    pub(crate) seats: i64,
-    pub(crate) lease: Option<Lease>,
-}
-
-/// What a session that holds a seat already is told.
-pub(crate) struct AlreadyActive {
-    pub(crate) used: i64,
-    /// The lease that it asked for, and has now.
-    pub(crate) renewed: Option<Lease>,
-}
 
 pub(crate) fn acquired(ctx: Ctx<'_>, granted: &Granted) {
     ctx.reply_array(4 + usize::from(granted.lease.is_some()));
     ctx.reply_integer(1);
     ctx.reply_bulk(b"ACQUIRED");
-    ctx.reply_integer(granted.used);
+    ctx.reply_integer(granted.used as i64);
     ctx.reply_integer(granted.seats);
     lease(ctx, granted.lease);
 }
@@ -31,23 +17,23 @@ pub(crate) fn already_active(ctx: Ctx<'_>, holder: &AlreadyActive) {
     ctx.reply_array(3 + usize::from(holder.renewed.is_some()));
     ctx.reply_integer(1);
     ctx.reply_bulk(b"ALREADY_ACTIVE");
-    ctx.reply_integer(holder.used);
+    ctx.reply_integer(holder.used as i64);
     lease(ctx, holder.renewed);
 }
 
-pub(crate) fn no_seats(ctx: Ctx<'_>, used: i64, seats: i64) {
+pub(crate) fn no_seats(ctx: Ctx<'_>, used: u64, seats: i64) {
     ctx.reply_array(4);
     ctx.reply_integer(0);
     ctx.reply_bulk(b"NO_SEATS_AVAILABLE");
-    ctx.reply_integer(used);
+    ctx.reply_integer(used as i64);
     ctx.reply_integer(seats);
 }
 
-pub(crate) fn queued(ctx: Ctx<'_>, used: i64, seats: i64, position: usize) {
+pub(crate) fn queued(ctx: Ctx<'_>, used: u64, seats: i64, position: usize) {
     ctx.reply_array(5);
     ctx.reply_integer(0);
     ctx.reply_bulk(b"QUEUED");
-    ctx.reply_integer(used);
+    ctx.reply_integer(used as i64);
     ctx.reply_integer(seats);
     ctx.reply_integer(position as i64);
 }

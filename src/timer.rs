@@ -7,14 +7,14 @@
 use std::time::{Duration, Instant};
 
 use redis_module::raw;
-use seat_pool::{Effect, Freed, Grant, Moment};
+use seat_pool::Moment;
 
 use crate::deadlines;
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
-use crate::{grace, queue, server, stats};
+use crate::{grace, queue, server};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of
 /// the loop.
@@ -132,47 +132,14 @@ fn expire_from(
         }
         queue::forget_departed(database, name.bytes());
     }
-    while key.reclaim(BATCH) == BATCH && !out_of_time() {}
+    while key.machine().expire(BATCH) == BATCH && !out_of_time() {}
     // Where grants are suspended, this still removes lost tickets and keeps those whose clients are
     // blocked.
-    key.serve();
-    key.next_look_ms()
-}
-
-impl PoolKey<'_> {
-    /// Frees up to `limit` seats whose leases have lapsed and returns how many those were.
-    pub(crate) fn reclaim(&mut self, limit: usize) -> usize {
-        let lapsed = self.pool().lapsed(self.moment, limit);
-        let lapsed: Vec<Box<[u8]>> = lapsed.map(Box::from).collect();
-        for session in &lapsed {
-            self.expire(session);
-        }
-        lapsed.len()
-    }
-
-    /// Reclaims the expired sessions whose seats a grant gives to another: a floor that is raised
-    /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
-    /// lower by k.
-    pub(crate) fn reclaim_for(&mut self, grant: &Grant<'_>) {
-        let seats = usize::try_from(grant.seats).unwrap_or(0);
-        loop {
-            let rows = self.pool().len() + self.taken_elsewhere();
-            let mut excess = (rows + 1).saturating_sub(seats);
-            if excess > 0 && self.pool().contains(grant.session) {
-                // What is left of it there is replaced.
-                excess -= 1;
-            }
-            if excess == 0 || self.reclaim(excess.min(BATCH)) == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Frees the seat of a session that was silent for too long.
-    pub(crate) fn expire(&mut self, session: &[u8]) {
-        self.commit(&Effect::freeing(session, Freed::Expired));
-        stats::EXPIRED.add();
-    }
+    key.machine().serve();
+    // In a cluster the slot may go without an event that tells of it.
+    let slot =
+        (key.has_blocked() && ctx.is_in_cluster()).then(|| moment.now_ms + queue::SLOT_LOOK_MS);
+    key.machine().next_look_ms().into_iter().chain(slot).min()
 }
 
 /// A turn of the server's cron.

@@ -1,7 +1,7 @@
 //! The state machine: every rule of acquiring, releasing and queueing, in one place.
 
 use crate::blocked::{BlockedQueue, Request, Waiter};
-use crate::effect::{Effect, Freed, Lease};
+use crate::effect::{Effect, Freed, Grant, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::moment::Moment;
@@ -47,12 +47,18 @@ pub trait Host {
         0
     }
 
+    /// Whether one of these seats is held by `session`, which is not live in the pool.
+    fn holds_elsewhere(&self, session: &[u8]) -> bool {
+        let _ = session;
+        false
+    }
+
     /// The next number in the order of arrival, higher than all that were given out or seen before.
     fn next_arrival(&mut self) -> u64;
 
-    /// The client whose call is decided, to be blocked once the call is done. It may be woken
-    /// before.
-    fn calling_client(&mut self) -> Self::Client;
+    /// Blocks the client whose call for `session` is decided, until it is woken. That may be before
+    /// the call is done. `None` if it cannot be blocked; nothing has changed yet then.
+    fn block_client(&mut self, session: &[u8]) -> Option<Self::Client>;
 
     /// Carries out an effect here and on whoever follows, and notes its deadline as by
     /// [`Host::look_at`]. A grant or a join creates a missing pool.
@@ -86,8 +92,8 @@ pub enum Notice {
 /// A grant, as the session hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Live sessions, with this one, at that instant.
-    pub used: usize,
+    /// Seats that are taken, with this one, at that instant.
+    pub used: u64,
     /// The limit that it was granted under, its own figure.
     pub seats: i64,
     /// Its lease, if it asked for one.
@@ -97,8 +103,8 @@ pub struct Granted {
 /// What a session hears that holds a seat already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyActive {
-    /// Live sessions, with this one.
-    pub used: usize,
+    /// Seats that are taken, with this one.
+    pub used: u64,
     /// The lease that it has now, if it asked for one.
     pub renewed: Option<Lease>,
 }
@@ -110,6 +116,9 @@ pub enum Outcome {
     Granted(Granted),
     /// The session has come to hold a seat otherwise.
     AlreadyActive(AlreadyActive),
+    /// The session has come to hold a seat elsewhere, where it cannot have the lease that it asked
+    /// for.
+    HeldElsewhere,
     /// It gets none: another client waits for it now, or it was taken out of the queue.
     NoSeats,
 }
@@ -125,7 +134,7 @@ pub struct AcquireRequest<'a> {
     pub lease: Option<Lease>,
     /// How long each poll keeps its ticket, in milliseconds, if it asks for one; never 0.
     pub ticket_ms: Option<u64>,
-    /// Whether its client is to be blocked until a seat is free, and may be.
+    /// Whether its client is to be blocked until a seat is free, if that is possible.
     pub blocks: bool,
     /// How many may wait here at most.
     pub longest_queue: usize,
@@ -136,10 +145,6 @@ pub struct AcquireRequest<'a> {
 pub trait Conditions<'a> {
     /// Why not.
     type Error;
-
-    /// Whether seats may be granted and waited for here at all. Asked after "already active" and
-    /// before all else.
-    fn may_grant(&self) -> Result<(), Self::Error>;
 
     /// The metadata, checked. Asked before a grant and before joining the queue.
     fn metadata(&self) -> Result<Metadata<'a>, Self::Error>;
@@ -152,6 +157,8 @@ pub trait Conditions<'a> {
 /// Why an ACQUIRE is refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<E> {
+    /// The session holds a seat elsewhere, where it cannot have the lease that it asks for.
+    HeldElsewhere,
     /// As many wait as may.
     QueueFull,
     /// Those who wait state [`crate::MAX_FIGURES`] different figures, and this would be one more.
@@ -169,18 +176,18 @@ pub enum Acquired<C> {
     AlreadyActive(AlreadyActive),
     /// All seats are taken, or kept for those who wait, or none is granted at present.
     NoSeats {
-        /// Live sessions.
-        used: usize,
+        /// Seats that are taken.
+        used: u64,
     },
     /// The session waits by its ticket.
     Queued {
-        /// Live sessions.
-        used: usize,
+        /// Seats that are taken.
+        used: u64,
         /// Its place in the queue; 1 is the first.
         position: usize,
     },
-    /// The session waits by its client, which is to be blocked. It hears by [`Host::wake`] what
-    /// became of it.
+    /// The session waits by its client, which is blocked. It hears by [`Host::wake`] what became of
+    /// it.
     Blocked(C),
 }
 
@@ -192,17 +199,21 @@ pub enum WaitEnd {
     AlreadyActive(AlreadyActive),
     /// The session waits on by its ticket. [`Machine::after_wait`] is to follow.
     Queued {
-        /// Live sessions.
-        used: usize,
+        /// Seats that are taken.
+        used: u64,
         /// Its place in the queue; 1 is the first.
         position: usize,
+        /// The limit that it stated, or that RESIZE restated for it.
+        seats: i64,
         /// How long its ticket is to be kept from now on, in milliseconds.
         ticket_ms: u64,
     },
     /// The session waits no longer.
     NoSeats {
-        /// Live sessions.
-        used: usize,
+        /// Seats that are taken.
+        used: u64,
+        /// The limit that it stated, or that RESIZE restated for it.
+        seats: i64,
     },
 }
 
@@ -266,8 +277,8 @@ pub enum WaitEnd {
 ///         self.last_arrival += 1;
 ///         self.last_arrival
 ///     }
-///     fn calling_client(&mut self) -> u32 {
-///         7
+///     fn block_client(&mut self, _session: &[u8]) -> Option<u32> {
+///         Some(7)
 ///     }
 ///     fn commit(&mut self, effect: &Effect<'_>) {
 ///         self.pool.apply(effect);
@@ -285,9 +296,6 @@ pub enum WaitEnd {
 /// impl<'a> Conditions<'a> for Always {
 ///     type Error = ();
 ///
-///     fn may_grant(&self) -> Result<(), ()> {
-///         Ok(())
-///     }
 ///     fn metadata(&self) -> Result<Metadata<'a>, ()> {
 ///         Ok(Metadata::NONE)
 ///     }
@@ -344,12 +352,17 @@ impl<'h, H: Host> Machine<'h, H> {
         )
     }
 
-    fn used(&self) -> usize {
-        self.host.pool().used(self.now)
+    fn used(&self) -> u64 {
+        self.queue().taken()
     }
 
     fn is_live(&self, session: &[u8]) -> bool {
         self.host.pool().get(self.now, session).is_some()
+    }
+
+    /// Whether a session holds a seat, in the pool or elsewhere.
+    fn is_holder(&self, session: &[u8]) -> bool {
+        self.is_live(session) || self.host.holds_elsewhere(session)
     }
 
     /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait or have expired.
@@ -362,7 +375,13 @@ impl<'h, H: Host> Machine<'h, H> {
             let answer = self.answer_holder(request.session, request.lease);
             return Ok(Acquired::AlreadyActive(answer));
         }
-        conditions.may_grant().map_err(Refusal::Unmet)?;
+        if self.host.holds_elsewhere(request.session) {
+            if request.lease.is_some() {
+                return Err(Refusal::HeldElsewhere);
+            }
+            let answer = self.answer_holder(request.session, None);
+            return Ok(Acquired::AlreadyActive(answer));
+        }
         let queue = self.queue();
         let arrival = match queue.is_empty() {
             true => None,
@@ -430,6 +449,13 @@ impl<'h, H: Host> Machine<'h, H> {
             Some(stated) => stated,
             None => return Err(Refusal::TooManyFigures),
         };
+        let client = match request.blocks {
+            true => self.host.block_client(session),
+            false => None,
+        };
+        if client.is_none() && request.ticket_ms.is_none() {
+            return Ok(Acquired::NoSeats { used: self.used() });
+        }
         if arrival.is_none() {
             self.host.notice(Notice::Joined);
         }
@@ -438,9 +464,9 @@ impl<'h, H: Host> Machine<'h, H> {
         self.dismiss(session);
         match request.ticket_ms {
             Some(length_ms) => {
-                let valid_ms = match request.blocks {
-                    true => attended_ms(length_ms),
-                    false => length_ms,
+                let valid_ms = match client {
+                    Some(_) => attended_ms(length_ms),
+                    None => length_ms,
                 };
                 let ticket = Ticket {
                     since_ms,
@@ -454,7 +480,6 @@ impl<'h, H: Host> Machine<'h, H> {
             // The call takes the place over, and keeps it by waiting alone.
             None => self.drop_ticket(session),
         }
-        let client = request.blocks.then(|| self.host.calling_client());
         if let Some(client) = client.clone() {
             let request = Request {
                 metadata: metadata.into_owned(),
@@ -507,8 +532,8 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Gives a session's seat back, or its place in the queue, and serves the queue. Returns the
-    /// live sessions then, or `None` if it held no seat. O(log n).
-    pub fn release(&mut self, session: &[u8]) -> Option<usize> {
+    /// seats that are taken then, or `None` if it held none in the pool. O(log n).
+    pub fn release(&mut self, session: &[u8]) -> Option<u64> {
         let was_live = self.end(session, Freed::Released);
         self.serve();
         was_live.then(|| self.used())
@@ -609,11 +634,11 @@ impl<'h, H: Host> Machine<'h, H> {
     fn serve_next(&mut self) -> Option<bool> {
         let next = self.queue().next_turn()?;
         let session: Box<[u8]> = next.session().into();
-        let waiter = self.remove_client(&session)?;
-        if self.is_live(&session) {
-            self.wake_holder(waiter);
+        if self.is_holder(&session) {
+            self.holder_came(&session);
             return Some(false);
         }
+        let waiter = self.remove_client(&session)?;
         let (now_ms, seats) = (self.now.now_ms, waiter.seats);
         let lease = self.lease_of(&waiter);
         let metadata = &waiter.request.metadata;
@@ -684,38 +709,26 @@ impl<'h, H: Host> Machine<'h, H> {
             Some(ticket_ms) => WaitEnd::Queued {
                 used,
                 position: position.unwrap_or(1),
+                seats: waiter.seats,
                 ticket_ms,
             },
             None => {
                 if !has_ticket {
                     self.host.notice(Notice::Left);
                 }
-                WaitEnd::NoSeats { used }
+                WaitEnd::NoSeats {
+                    used,
+                    seats: waiter.seats,
+                }
             }
         })
     }
 
-    /// Takes a client out of the queue that is gone. Commits nothing. If it returns a waiter,
-    /// [`Machine::after_wait`] is to follow. O(log n).
-    pub fn disconnected(
-        &mut self,
-        session: &[u8],
-        client: &H::Client,
-    ) -> Option<Waiter<H::Client>> {
-        let (_, blocked) = self.host.pool_and_blocked();
-        let waiter = blocked.remove_client(session, client)?;
-        self.look_at_others();
-        Some(waiter)
-    }
-
     /// Does what the end of a wait has left, once effects can be committed: a session that asked
-    /// for a ticket keeps its place for `ticket_ms` from now on, one that did not has left; then
-    /// the queue is served. A host forgets this where the session has polled in between. O(log n).
-    pub fn after_wait(&mut self, session: &[u8], ticket_ms: Option<u64>) {
-        match ticket_ms {
-            Some(ticket_ms) => self.keep_ticket(session, ticket_ms),
-            None => self.host.notice(Notice::Left),
-        }
+    /// for a ticket keeps its place for `ticket_ms` from now on, and the queue is served. A host
+    /// forgets this where the session has polled in between. O(log n).
+    pub fn after_wait(&mut self, session: &[u8], ticket_ms: u64) {
+        self.keep_ticket(session, ticket_ms);
         self.serve();
     }
 
@@ -755,10 +768,10 @@ impl<'h, H: Host> Machine<'h, H> {
         blocked.match_tickets(pool);
     }
 
-    /// Tells blocked clients whose sessions hold seats of a value that has come to the name so, a
+    /// Tells blocked clients whose sessions hold seats, of a value that has come to the name, so, a
     /// bounded number of them. Returns whether some may be left. O(n) in the blocked clients.
     pub fn find_holders(&mut self) -> bool {
-        let holds = |session: &&[u8]| self.is_live(session);
+        let holds = |session: &&[u8]| self.is_holder(session);
         let sessions = self.host.blocked().iter().map(QueueEntry::session);
         let holders: Vec<Box<[u8]>> = sessions
             .filter(holds)
@@ -771,9 +784,14 @@ impl<'h, H: Host> Machine<'h, H> {
         holders.len() == H::BATCH
     }
 
-    /// Tells the client of `session`, if one is blocked here, that its session holds a seat: it has
-    /// come to it from elsewhere. [`Machine::serve`] is to follow. O(log n).
+    /// A session has come to hold a seat, in the pool or elsewhere, without an ACQUIRE: it leaves
+    /// the queue, and its client, if one is blocked here, hears so. [`Machine::serve`] is to follow.
+    /// O(log n).
     pub fn holder_came(&mut self, session: &[u8]) {
+        if !self.is_live(session) {
+            // No effect has taken its ticket.
+            self.drop_ticket(session);
+        }
         if let Some(waiter) = self.remove_client(session) {
             self.wake_holder(waiter);
             self.look_at_others();
@@ -782,6 +800,9 @@ impl<'h, H: Host> Machine<'h, H> {
 
     fn wake_holder(&mut self, waiter: Waiter<H::Client>) {
         let lease = self.lease_of(&waiter);
+        if lease.is_some() && !self.is_live(&waiter.session) {
+            return self.host.wake(waiter, Outcome::HeldElsewhere);
+        }
         let answer = self.answer_holder(&waiter.session, lease);
         self.host.wake(waiter, Outcome::AlreadyActive(answer));
     }
@@ -859,8 +880,33 @@ impl<'h, H: Host> Machine<'h, H> {
         }
     }
 
+    /// Reclaims the expired sessions whose seats a grant gives to another: a floor that is raised
+    /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
+    /// lower by k.
+    fn reclaim_for(&mut self, grant: &Grant<'_>) {
+        let seats = usize::try_from(grant.seats).unwrap_or(0);
+        loop {
+            let pool = self.host.pool();
+            let taken_elsewhere = usize::try_from(self.host.taken_elsewhere());
+            let rows = pool
+                .len()
+                .saturating_add(taken_elsewhere.unwrap_or(usize::MAX));
+            let mut excess = rows.saturating_add(1).saturating_sub(seats);
+            if excess > 0 && pool.contains(grant.session) {
+                // What is left of it there is replaced.
+                excess -= 1;
+            }
+            if excess == 0 || self.expire(excess.min(H::BATCH)) == 0 {
+                return;
+            }
+        }
+    }
+
     /// Carries out an effect, and has the blocked queue know the ticket that a session has by it.
     fn commit(&mut self, effect: &Effect<'_>) {
+        if let Effect::Grant(grant) = effect {
+            self.reclaim_for(grant);
+        }
         self.host.commit(effect);
         let (Effect::Join(crate::Join { session, .. }) | Effect::Leave { session }) = effect else {
             return;

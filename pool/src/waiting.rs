@@ -75,7 +75,7 @@ impl<'a, C> Queue<'a, C> {
     }
 
     /// The seats that are taken, by whomever. O(log n) while leases have lapsed, otherwise O(1).
-    fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         (self.pool.used(self.now) as u64).saturating_add(self.taken_elsewhere)
     }
 

@@ -16,9 +16,9 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use seat_pool::{
-    AcquireRequest, Acquired, AlreadyActive, Applied, BlockedQueue, Conditions, Decoder, Effect,
-    Granted, Heartbeat, Host, Import, Lease, MAX_FIGURES, Machine, Metadata, Moment, Notice,
-    Outcome, Pool, Queue, Refusal, Ticket, WaitEnd, Waiter,
+    AcquireRequest, Acquired, Applied, BlockedQueue, Conditions, Decoder, Effect, Granted,
+    Heartbeat, Host, Import, Lease, MAX_FIGURES, Machine, Metadata, Moment, Notice, Outcome, Pool,
+    Queue, Refusal, Ticket, WaitEnd, Waiter,
 };
 
 /// Sessions, few enough to meet often.
@@ -36,9 +36,10 @@ const WEIGHT: i64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    Suspended,
     Metadata,
     Memory,
+    /// Its client cannot be blocked.
+    Blocking,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,14 +57,14 @@ impl Call {
     fn waits(self) -> bool {
         self.blocks || self.ticket_ms.is_some()
     }
+
+    fn is_blocked(self) -> bool {
+        self.blocks && self.fault != Some(Fault::Blocking)
+    }
 }
 
 impl<'a> Conditions<'a> for Call {
     type Error = Fault;
-
-    fn may_grant(&self) -> Result<(), Fault> {
-        self.unless(Fault::Suspended)
-    }
 
     fn metadata(&self) -> Result<Metadata<'a>, Fault> {
         self.unless(Fault::Metadata).map(|()| Metadata::NONE)
@@ -94,6 +95,8 @@ enum Step {
     Import(usize, usize),
     /// Others than the pool's sessions take so many seats from now on.
     Elsewhere(usize, u64),
+    /// A session comes to hold one of such seats, or gives it back.
+    HoldsElsewhere(usize, usize),
     TimeOut(usize, usize),
     /// The client's connection breaks, and the server has not noticed.
     Dies(usize, usize),
@@ -135,6 +138,9 @@ impl fmt::Debug for Step {
             Step::Cleanup(at) => write!(f, "CLEANUP k{at}"),
             Step::Import(at, id) => write!(f, "s{id} is adopted at k{at}"),
             Step::Elsewhere(at, taken) => write!(f, "{taken} seats of k{at} are taken elsewhere"),
+            Step::HoldsElsewhere(at, id) => {
+                write!(f, "s{id} holds a seat of k{at} elsewhere, or no longer")
+            }
             Step::TimeOut(at, id) => write!(f, "BLOCK of s{id} at k{at} times out"),
             Step::Dies(at, id) => write!(f, "the client of s{id} at k{at} dies unnoticed"),
             Step::Disconnects(at, id) => write!(f, "the client of s{id} at k{at} disconnects"),
@@ -158,9 +164,9 @@ fn step() -> impl Strategy<Value = Step> {
     let figure = || prop_oneof![12 => 0..5i64, 2 => -1..20i64, 1 => Just(i64::MAX)];
     let fault = prop_oneof![
         20 => Just(None),
-        1 => Just(Some(Fault::Suspended)),
         1 => Just(Some(Fault::Metadata)),
         1 => Just(Some(Fault::Memory)),
+        1 => Just(Some(Fault::Blocking)),
     ];
     let longest = prop_oneof![5 => Just(100usize), 1 => 0..5usize];
     let waits = (optional_ms(), any::<bool>());
@@ -186,6 +192,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => at().prop_map(Step::Cleanup),
         1 => anywhere().prop_map(|(at, id)| Step::Import(at, id)),
         1 => (at(), 0..3u64).prop_map(|(at, taken)| Step::Elsewhere(at, taken)),
+        2 => anywhere().prop_map(|(at, id)| Step::HoldsElsewhere(at, id)),
         2 => anywhere().prop_map(|(at, id)| Step::TimeOut(at, id)),
         2 => anywhere().prop_map(|(at, id)| Step::Dies(at, id)),
         2 => anywhere().prop_map(|(at, id)| Step::Disconnects(at, id)),
@@ -260,7 +267,10 @@ struct Model {
     seats: i64,
     rows: BTreeMap<usize, Option<Lease>>,
     queue: Vec<Entry>,
+    /// Seats that are taken elsewhere by nobody of these sessions.
     elsewhere: u64,
+    /// Who holds such a seat.
+    holders_elsewhere: BTreeSet<usize>,
 }
 
 impl Model {
@@ -289,7 +299,15 @@ impl Model {
     }
 
     fn taken(&self, now: Moment) -> i64 {
-        self.used(now) as i64 + self.elsewhere as i64
+        self.used(now) as i64 + self.taken_elsewhere() as i64
+    }
+
+    fn taken_elsewhere(&self) -> u64 {
+        self.elsewhere + self.holders_elsewhere.len() as u64
+    }
+
+    fn holds_elsewhere(&self, now: Moment, id: usize) -> bool {
+        self.holders_elsewhere.contains(&id) && !self.is_live(now, id)
     }
 
     fn waiting(&self, now: Moment) -> Vec<Entry> {
@@ -446,6 +464,7 @@ struct Blocked {
 enum Told {
     Granted,
     AlreadyActive,
+    HeldElsewhere,
     NoSeats,
     Queued(usize),
     /// It left before it could be told.
@@ -479,8 +498,8 @@ struct Name {
     model: Model,
     /// Grants whose clients were dead, to be taken back unless their sessions are heard of before.
     unconfirmed: Vec<Waiter<u32>>,
-    /// Waits that have ended, of which the rest is to be done.
-    ended: Vec<(usize, Option<u64>)>,
+    /// Waits that have ended, with how long their tickets are to be kept.
+    ended: Vec<(usize, u64)>,
     /// Whether another value has come whose sessions were not looked for yet.
     has_moved: bool,
     /// When the timer is to look here.
@@ -504,8 +523,8 @@ struct Caller {
     known: Option<(u64, i64)>,
     /// What it is to state if it joins the queue: its own figure, or the one that it has stated.
     figure: i64,
-    /// Whether its client is in the queue by now.
-    is_blocked: bool,
+    /// Whether it has its place in the queue by now.
+    has_joined: bool,
 }
 
 /// What an ACQUIRE must come to.
@@ -526,6 +545,10 @@ struct Key<'a> {
     subject: Subject,
     /// Who was granted a seat last, and whether out of the queue.
     granted: Option<(usize, bool)>,
+    /// The client of the call at hand, once it is blocked.
+    blocking: Option<u32>,
+    /// The client whose place that one takes, until it is told so.
+    replaced: Option<Client>,
     /// Whether anything was changed or told.
     is_touched: bool,
     /// Clients woken since the machine was last asked to serve.
@@ -557,10 +580,14 @@ impl Key<'_> {
         assert!(!now.holds_grants, "a grant while they are held");
         assert!(model.taken(now) < seats, "a grant above its own figure");
         assert!(!model.is_live(now, id), "a holder is granted a seat");
+        assert!(
+            !model.holders_elsewhere.contains(&id),
+            "so is one elsewhere"
+        );
         let length_ms = lease.map(|lease| lease.length_ms);
         if let Subject::Calling(caller) = self.subject
             && caller.call.id == id
-            && !caller.is_blocked
+            && self.blocking.is_none()
         {
             let arrival = caller.known.map(|(arrival, _)| arrival);
             let is_turn = model.may_have_a_seat(now, seats, arrival);
@@ -589,10 +616,10 @@ impl Key<'_> {
         let known = model.queue.iter().find(|entry| entry.id == id);
         let stated = known.and_then(|entry| Some(entry.ticket?.1));
         let (valid_ms, expected) = match self.subject {
-            Subject::Calling(caller) if caller.call.id == id && !caller.is_blocked => {
+            Subject::Calling(caller) if caller.call.id == id && !caller.has_joined => {
                 let ms = caller.call.ticket_ms.expect("it asked for a ticket");
-                let blocks = caller.call.blocks;
-                (if blocks { attended(ms) } else { ms }, caller.figure)
+                let is_blocked = caller.call.is_blocked();
+                (if is_blocked { attended(ms) } else { ms }, caller.figure)
             }
             Subject::Keeping(kept, ms) if kept == id => (ms, stated.unwrap_or(figure)),
             _ => {
@@ -621,7 +648,7 @@ impl Key<'_> {
                 Some(known) if !has_room => known.figure(),
                 _ => call.seats,
             },
-            is_blocked: false,
+            has_joined: false,
         };
         let fails = |fault: Fault| call.fault == Some(fault);
         let refused = |fault| Expected::Refused(Refusal::Unmet(fault));
@@ -629,8 +656,11 @@ impl Key<'_> {
         let is_its_turn = !now.holds_grants && may_have;
         let expected = if model.is_live(now, call.id) {
             Expected::AlreadyActive
-        } else if fails(Fault::Suspended) {
-            refused(Fault::Suspended)
+        } else if model.holds_elsewhere(now, call.id) {
+            match call.lease_ms {
+                Some(_) => Expected::Refused(Refusal::HeldElsewhere),
+                None => Expected::AlreadyActive,
+            }
         } else if !is_its_turn && !call.waits() {
             Expected::NoSeats
         } else if fails(Fault::Metadata) {
@@ -643,10 +673,12 @@ impl Key<'_> {
             Expected::Refused(Refusal::QueueFull)
         } else if known.is_none() && !has_room {
             Expected::Refused(Refusal::TooManyFigures)
-        } else if call.blocks {
+        } else if call.is_blocked() {
             Expected::Blocked
-        } else {
+        } else if call.ticket_ms.is_some() {
             Expected::Queued
+        } else {
+            Expected::NoSeats
         };
         (expected, caller)
     }
@@ -681,11 +713,11 @@ impl Key<'_> {
         let answer = self.machine().acquire(&request, &call);
         self.subject = Subject::Nobody;
         let model = &self.name.model;
-        let used = model.used(now);
+        let used = model.taken(now) as u64;
         let came_to = match answer {
             Ok(Acquired::Granted(granted)) => {
                 // Those who were served after it are in the count of now, and not in its own.
-                assert!(granted.used as i64 <= call.seats && granted.used <= used);
+                assert!(granted.used <= call.seats as u64 && granted.used <= used);
                 assert_eq!((granted.seats, granted.lease), (call.seats, request.lease));
                 Expected::Granted
             }
@@ -740,7 +772,7 @@ impl Key<'_> {
         let was_live = self.name.model.is_live(self.shared.now, id);
         let used = self.machine().release(&bytes_of(id));
         self.is_served();
-        let now = self.name.model.used(self.shared.now);
+        let now = self.name.model.taken(self.shared.now) as u64;
         assert_eq!(used, was_live.then_some(now));
         self.waits_no_longer(&[id]);
     }
@@ -799,10 +831,27 @@ impl Key<'_> {
         let pool = self.name.pool.clone().unwrap_or_else(|| Pool::new(0));
         if let Some(effect) = import.effect(&pool, now, seats) {
             self.commit(&effect);
+            self.name.model.holders_elsewhere.remove(&id);
             self.machine().holder_came(&session);
             self.machine().serve();
             self.is_served();
         }
+    }
+
+    fn holds_elsewhere(&mut self, id: usize) {
+        self.open();
+        let now = self.shared.now;
+        let model = &mut self.name.model;
+        if !model.holders_elsewhere.remove(&id) {
+            if model.is_live(now, id) {
+                return;
+            }
+            model.holders_elsewhere.insert(id);
+            self.machine().holder_came(&bytes_of(id));
+            self.waits_no_longer(&[id]);
+        }
+        self.machine().serve();
+        self.is_served();
     }
 
     fn end_wait(&mut self, id: usize, disconnects: bool) {
@@ -818,14 +867,14 @@ impl Key<'_> {
         let index = self.name.model.index(now, id);
         let ticket_ms = self.shared.clients[number as usize].call.ticket_ms;
         if disconnects {
-            let waiter = self.machine().disconnected(&session, &number);
+            let waiter = self.name.blocked.remove_client(&session, &number);
             assert_eq!(
                 waiter.map(|waiter| waiter.request.ticket_ms),
                 Some(ticket_ms)
             );
             self.name.model.drop_client(id);
             self.shared.tell(number, Told::Gone);
-            self.name.ended.push((id, ticket_ms));
+            self.name.ended.extend(ticket_ms.map(|ms| (id, ms)));
             self.look_at(now.now_ms);
             return;
         }
@@ -835,24 +884,29 @@ impl Key<'_> {
         let ticket = model.entry(id).filter(|entry| entry.has_valid_ticket(now));
         let survives = ticket_ms.filter(|_| ticket.is_some());
         let is_live = model.is_live(now, id);
+        let used = model.taken(now) as u64;
         let told = match end.expect("it was in the queue") {
-            WaitEnd::AlreadyActive(AlreadyActive { renewed, .. }) => {
-                assert!(is_live && renewed.is_none());
+            WaitEnd::AlreadyActive(active) => {
+                assert!(is_live);
+                assert_eq!((active.used, active.renewed), (used, None));
                 Told::AlreadyActive
             }
             WaitEnd::Queued {
+                used: told,
                 position,
+                seats,
                 ticket_ms,
-                ..
             } => {
                 assert!(!is_live);
+                assert_eq!((told, seats), (used, client.figure));
                 assert_eq!((Some(position - 1), Some(ticket_ms)), (index, survives));
-                self.name.ended.push((id, Some(ticket_ms)));
+                self.name.ended.push((id, ticket_ms));
                 self.look_at(now.now_ms);
                 Told::Queued(position)
             }
-            WaitEnd::NoSeats { .. } => {
+            WaitEnd::NoSeats { used: told, seats } => {
                 assert!(!is_live && survives.is_none());
+                assert_eq!((told, seats), (used, client.figure));
                 Told::NoSeats
             }
         };
@@ -888,7 +942,7 @@ impl Key<'_> {
         self.open();
         self.take_back();
         for (id, ticket_ms) in std::mem::take(&mut self.name.ended) {
-            self.subject = ticket_ms.map_or(Subject::Nobody, |ms| Subject::Keeping(id, ms));
+            self.subject = Subject::Keeping(id, ticket_ms);
             self.machine().after_wait(&bytes_of(id), ticket_ms);
             self.is_served();
             self.subject = Subject::Nobody;
@@ -929,7 +983,12 @@ impl Host for Key<'_> {
     }
 
     fn taken_elsewhere(&self) -> u64 {
-        self.name.model.elsewhere
+        self.name.model.taken_elsewhere()
+    }
+
+    fn holds_elsewhere(&self, session: &[u8]) -> bool {
+        let model = &self.name.model;
+        model.holds_elsewhere(self.shared.now, id_of(session))
     }
 
     fn next_arrival(&mut self) -> u64 {
@@ -937,27 +996,33 @@ impl Host for Key<'_> {
         self.shared.last_arrival
     }
 
-    fn calling_client(&mut self) -> u32 {
-        let Subject::Calling(caller) = &mut self.subject else {
+    fn block_client(&mut self, session: &[u8]) -> Option<u32> {
+        assert!(
+            !self.is_touched,
+            "a client is blocked after something has changed"
+        );
+        let Subject::Calling(caller) = self.subject else {
             panic!("only a call has a client");
         };
-        caller.is_blocked = true;
-        let caller = *caller;
-        let (now_ms, last_arrival) = (self.shared.now.now_ms, self.shared.last_arrival);
-        let (arrival, since_ms) = caller.known.unwrap_or((last_arrival, now_ms));
+        assert_eq!(session, bytes_of(caller.call.id));
+        if !caller.call.is_blocked() {
+            return None;
+        }
         let number = self.shared.clients.len() as u32;
         self.shared.clients.push(Blocked {
             call: caller.call,
             is_dead: false,
         });
+        self.blocking = Some(number);
+        let (now_ms, next_arrival) = (self.shared.now.now_ms, self.shared.last_arrival + 1);
+        let (arrival, since_ms) = caller.known.unwrap_or((next_arrival, now_ms));
         let entry = self.name.model.entry_at(caller.call.id, arrival);
-        assert_eq!(entry.client.map(|client| client.number), None);
-        entry.client = Some(Client {
+        self.replaced = entry.client.replace(Client {
             number,
             since_ms,
             figure: caller.figure,
         });
-        number
+        Some(number)
     }
 
     fn commit(&mut self, effect: &Effect<'_>) {
@@ -967,7 +1032,10 @@ impl Host for Key<'_> {
             Effect::Join(join) => {
                 let id = id_of(join.session);
                 self.judge_ticket(id, join.seats, join.ticket);
-                if matches!(self.subject, Subject::Calling(caller) if caller.call.id == id) {
+                if let Subject::Calling(caller) = &mut self.subject
+                    && caller.call.id == id
+                {
+                    caller.has_joined = true;
                     self.name.ended.retain(|(other, _)| *other != id);
                 }
             }
@@ -1006,19 +1074,24 @@ impl Host for Key<'_> {
     fn wake(&mut self, waiter: Waiter<u32>, outcome: Outcome) {
         self.is_touched = true;
         let (now, id, number) = (self.shared.now, id_of(&waiter.session), waiter.client);
-        let known = self.name.model.entry(id).and_then(|entry| entry.client);
+        let replaced = self.replaced.take_if(|client| client.number == number);
+        let waiting = self.name.model.entry(id).and_then(|entry| entry.client);
+        let known = replaced.or(waiting);
         let known = known.expect("only blocked clients are woken");
         assert_eq!((known.number, known.figure), (number, waiter.seats));
-        self.name.model.drop_client(id);
+        match replaced {
+            Some(_) => assert_eq!(outcome, Outcome::NoSeats),
+            None => self.name.model.drop_client(id),
+        }
         self.woken += usize::from(outcome != Outcome::NoSeats);
-        let used = self.name.model.used(now);
+        let used = self.name.model.taken(now) as u64;
         let told = match outcome {
             Outcome::Granted(Granted {
                 used: told, seats, ..
             }) => {
                 assert_eq!(self.granted, Some((id, true)));
                 assert_eq!((told, seats), (used, waiter.seats));
-                assert!(used as i64 <= seats);
+                assert!(used <= seats as u64);
                 if self.shared.clients[number as usize].is_dead {
                     self.name.unconfirmed.push(waiter);
                     self.look_at(now.now_ms);
@@ -1028,11 +1101,17 @@ impl Host for Key<'_> {
                 }
             }
             Outcome::AlreadyActive(active) => {
-                assert!(self.name.model.is_live(now, id));
+                let is_live = self.name.model.is_live(now, id);
+                assert!(is_live || self.name.model.holds_elsewhere(now, id));
                 assert_eq!(active.used, used);
                 let length_ms = active.renewed.map(|lease| lease.length_ms);
                 assert_eq!(length_ms, waiter.request.lease_ms);
                 Told::AlreadyActive
+            }
+            Outcome::HeldElsewhere => {
+                assert!(self.name.model.holds_elsewhere(now, id));
+                assert!(waiter.request.lease_ms.is_some());
+                Told::HeldElsewhere
             }
             Outcome::NoSeats => Told::NoSeats,
         };
@@ -1064,6 +1143,8 @@ impl Name {
             shared,
             subject: Subject::Nobody,
             granted: None,
+            blocking: None,
+            replaced: None,
             is_touched: false,
             woken: 0,
         }
@@ -1141,7 +1222,7 @@ impl Name {
     fn check_queue(&self, shared: &Shared, pool: &Pool) {
         let (now, model) = (shared.now, &self.model);
         let waiting = model.waiting(now);
-        let queue = Queue::new(pool, &self.blocked, now, model.elsewhere);
+        let queue = Queue::new(pool, &self.blocked, now, model.taken_elsewhere());
         let list = queue.list();
         let list: Vec<_> = list
             .iter()
@@ -1232,6 +1313,7 @@ impl World {
                 key.name.model.elsewhere = taken;
                 key.look_at(key.shared.now.now_ms);
             }),
+            Step::HoldsElsewhere(at, id) => self.at(at, |key| key.holds_elsewhere(id)),
             Step::TimeOut(at, id) => self.at(at, |key| key.end_wait(id, false)),
             Step::Disconnects(at, id) => self.at(at, |key| key.end_wait(id, true)),
             Step::Dies(at, id) => self.at(at, |key| key.dies(id)),
@@ -1753,6 +1835,46 @@ fn seats_taken_elsewhere_are_granted_to_nobody() {
 }
 
 #[test]
+fn a_session_that_holds_a_seat_elsewhere_leaves_the_queue() {
+    let mut world = World::full(1);
+    let leased = world.blocks(call(BOB, 1).leased(500));
+    let ticketed = world.blocks(call(CAROL, 1).polling(500));
+    world.queues(call(DAVE, 1));
+    for id in [BOB, CAROL, DAVE] {
+        world.does(Step::HoldsElsewhere(0, id));
+        assert_eq!(world.position(id), None);
+    }
+    assert_eq!(world.told(leased), Some(Told::HeldElsewhere));
+    assert_eq!(world.told(ticketed), Some(Told::AlreadyActive));
+    assert_eq!(world.names[0].pool().tickets(), 0);
+    let answer = world.try_acquire(call(BOB, 9).leased(500));
+    assert_eq!(answer, Err(Refusal::HeldElsewhere));
+    let answer = world.try_acquire(call(BOB, 9));
+    let Ok(Acquired::AlreadyActive(active)) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!((active.used, active.renewed), (4, None));
+}
+
+#[test]
+fn a_client_that_cannot_be_blocked_is_denied_or_has_a_ticket_alone() {
+    let mut world = World::full(1);
+    let older = world.blocks(call(BOB, 1));
+    let unblockable = Call {
+        fault: Some(Fault::Blocking),
+        ..call(BOB, 1).blocking()
+    };
+    world.is_denied(unblockable);
+    assert_eq!((world.told(older), world.position(BOB)), (None, Some(1)));
+    let answer = world.try_acquire(unblockable.polling(500));
+    assert!(matches!(answer, Ok(Acquired::Queued { position: 1, .. })));
+    assert_eq!(world.told(older), Some(Told::NoSeats));
+    world.does(Step::ClockMoves(500));
+    world.does(Step::Tick);
+    assert_eq!(world.position(BOB), None, "nobody attends to its ticket");
+}
+
+#[test]
 fn while_grants_are_held_sessions_join_and_nobody_is_served() {
     let mut world = World::new();
     world.does(Step::Hold(true));
@@ -1890,11 +2012,6 @@ struct Asked {
 impl Conditions<'static> for Asked {
     type Error = Fault;
 
-    fn may_grant(&self) -> Result<(), Fault> {
-        self.what.borrow_mut().push(Fault::Suspended);
-        Ok(())
-    }
-
     fn metadata(&self) -> Result<Metadata<'static>, Fault> {
         self.what.borrow_mut().push(Fault::Metadata);
         Ok(Metadata::NONE)
@@ -1908,7 +2025,7 @@ impl Conditions<'static> for Asked {
 
 #[test]
 fn an_acquire_asks_only_for_what_its_answer_needs() {
-    use Fault::{Memory, Metadata, Suspended};
+    use Fault::{Memory, Metadata};
     let mut world = World::new();
     let mut asks = |call: Call| {
         world.at(0, |key| {
@@ -1927,12 +2044,12 @@ fn an_acquire_asks_only_for_what_its_answer_needs() {
             asked.what.into_inner()
         })
     };
-    assert_eq!(asks(call(A, 1)), [Suspended, Metadata, Memory], "a grant");
+    assert_eq!(asks(call(A, 1)), [Metadata, Memory], "a grant");
     assert_eq!(asks(call(A, 1)), [], "already active");
-    assert_eq!(asks(call(BOB, 1)), [Suspended], "a denial");
+    assert_eq!(asks(call(BOB, 1)), [], "a denial");
     let poll = call(BOB, 1).polling(500);
-    assert_eq!(asks(poll), [Suspended, Metadata, Memory], "a join");
-    assert_eq!(asks(poll), [Suspended, Metadata], "a poll");
+    assert_eq!(asks(poll), [Metadata, Memory], "a join");
+    assert_eq!(asks(poll), [Metadata], "a poll");
 }
 
 proptest! {

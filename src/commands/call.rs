@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
         migration::remove_invalid(key, &holders)?;
         // Not an error any more, whatever is found now: these holds have ended.
         let mut key = self.open()?;
-        key.tell_freed(why);
+        key.freed_elsewhere(why, holders.len());
         Ok((key, holders.len()))
     }
 

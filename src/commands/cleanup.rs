@@ -27,7 +27,7 @@ impl Command for Cleanup {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, args, moment } = call;
+        let Call { ctx, args, .. } = call;
         let idle_seconds = match (args.get(2), args.get(3)) {
             (None, _) => None,
             (Some(option), _) if !option.is_word("IDLE") || args.len() > 4 => {
@@ -41,21 +41,10 @@ impl Command for Cleanup {
         };
 
         let mut key = call.pool_to_change()?;
-        let mut cleaned = key.reclaim(usize::MAX);
-        if let Some(idle_seconds) = idle_seconds {
-            let idle: Vec<Box<[u8]>> = key
-                .pool()
-                .iter()
-                .filter(|session| session.silent_seconds(moment.now_ms) > idle_seconds)
-                .map(|session| session.id().into())
-                .collect();
-            idle.iter().for_each(|session| key.expire(session));
-            cleaned += idle.len();
-        }
-        key.serve();
+        let cleaned = key.machine().cleanup(idle_seconds);
         ctx.reply_array(2);
         ctx.reply_integer(cleaned as i64);
-        ctx.reply_integer(key.used());
+        ctx.reply_integer(key.used() as i64);
         Ok(())
     }
 }

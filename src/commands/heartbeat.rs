@@ -1,13 +1,13 @@
 //! `SEAT.HEARTBEAT key session [metadata] [EX seconds | PX milliseconds]`
 
 use redis_module::raw;
-use seat_pool::{Effect, Heartbeat as Decision};
+use seat_pool::Heartbeat as Decision;
 
 use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec};
-use crate::{replies, stats};
+use crate::replies;
 
 pub(super) struct Heartbeat;
 
@@ -41,12 +41,10 @@ impl Command for Heartbeat {
         if let Some(why) = key.invalid_entry(session) {
             return Err(why);
         }
-        match key.pool().heartbeat(moment, session, lease) {
+        match key.machine().heartbeat(session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),
             Decision::Beat(beat) => {
-                key.commit(&Effect::Beat(beat));
-                stats::HEARTBEATS.add();
                 ctx.reply_array(3 + usize::from(lease.is_some()));
                 ctx.reply_integer(1);
                 ctx.reply_bulk(b"HEARTBEAT_UPDATED");

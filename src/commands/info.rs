@@ -32,13 +32,14 @@ impl Command for Info {
             return Ok(());
         }
         let moment = call.moment;
-        let used = key.used();
+        let queue = key.queue();
+        let used = key.used() as i64;
         let fields: [(&[u8], i64); 8] = [
             (b"seats", pool.seats()),
             (b"used", used),
             (b"available", pool.seats().saturating_sub(used).max(0)),
-            (b"kept", pool.kept(moment, key.taken_elsewhere()) as i64),
-            (b"waiting", pool.waiting(moment, key.line()) as i64),
+            (b"kept", queue.kept() as i64),
+            (b"waiting", queue.waiting() as i64),
             (b"leased", pool.leased(moment) as i64),
             (
                 b"next_deadline_ms",

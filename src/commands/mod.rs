@@ -1,7 +1,7 @@
 //! The `SEAT.*` commands, a file each.
 //!
 //! A command reads from top to bottom as its documentation does: it parses its arguments, opens the
-//! key, asks the pool, commits the effect and replies. An error is the only reply then, and the
+//! key, has the machine decide and commit, and replies. An error is the only reply then, and the
 //! command has changed nothing; what was due when it opened the key stays done.
 
 mod acquire;

@@ -5,7 +5,6 @@ use redis_module::raw;
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::queue;
 
 pub(super) struct Queue;
 
@@ -24,14 +23,12 @@ impl Command for Queue {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { ctx, moment, .. } = call;
         let key = call.pool_to_read()?;
-        let waiting = key
-            .pool()
-            .queue(moment, key.line(), |&waiter| queue::since_ms(waiter));
+        let waiting = key.queue().list();
         ctx.reply_array(waiting.len());
-        for place in waiting {
+        for waiter in waiting {
             ctx.reply_array(2);
-            ctx.reply_bulk(place.session);
-            ctx.reply_integer(moment.now_ms.saturating_sub(place.since_ms).max(0));
+            ctx.reply_bulk(waiter.session);
+            ctx.reply_integer(moment.now_ms.saturating_sub(waiter.since_ms).max(0));
         }
         Ok(())
     }
@@ -54,8 +51,7 @@ impl Command for Position {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
         let key = call.pool_to_read()?;
-        let position = key.pool().position(call.moment, session, key.line());
-        match position {
+        match key.queue().position(session) {
             Some(position) => call.ctx.reply_integer(position as i64),
             None => call.ctx.reply_null(),
         }

@@ -1,12 +1,11 @@
 //! `SEAT.RELEASE key session`
 
 use redis_module::raw;
-use seat_pool::{Effect, Freed};
+use seat_pool::Freed;
 
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::stats;
 
 pub(super) struct Release;
 
@@ -25,28 +24,22 @@ impl Command for Release {
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
-        let Call { ctx, moment, .. } = call;
+        let ctx = call.ctx;
         let session = call.arg(2)?.bytes();
 
         let (mut key, freed) = call.pool_to_free([session].into_iter(), Freed::Released)?;
-        key.leave(session);
-        if freed == 0 && key.pool().get(moment, session).is_none() {
-            key.serve();
+        let released = key.machine().release(session);
+        if released.is_none() && freed == 0 {
             ctx.reply_array(2);
             ctx.reply_integer(0);
             ctx.reply_bulk(b"SESSION_NOT_FOUND");
             return Ok(());
         }
 
-        if freed == 0 {
-            key.commit(&Effect::freeing(session, Freed::Released));
-        }
-        stats::RELEASED.add();
-        key.serve();
         ctx.reply_array(3);
         ctx.reply_integer(1);
         ctx.reply_bulk(b"RELEASED");
-        ctx.reply_integer(key.used());
+        ctx.reply_integer(key.used() as i64);
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! `SEAT.RESIZE key seats`
 
 use redis_module::raw;
-use seat_pool::Effect;
 
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
@@ -12,8 +11,8 @@ pub(super) struct Resize;
 impl Command for Resize {
     const SPEC: Spec = Spec {
         name: c"seat.resize",
-        summary: c"Changes a pool's limit now, and lets those in who wait for it.",
-        complexity: c"O(N) where N is the number of sessions let in",
+        summary: c"Changes a pool's limit now, and that of all who wait, and lets those in who may have a seat.",
+        complexity: c"O(N*log(M)) where N is the number of sessions let in or with another limit than most, and M that of all who wait",
         since: SINCE,
         flags: c"write",
         arity: 3,
@@ -24,11 +23,7 @@ impl Command for Resize {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let seats = call.arg(2)?.integer().ok_or(Error::Seats)?;
         let mut key = call.pool_to_change()?;
-        let mut granted = 0;
-        if !key.pool().is_empty() && key.pool().seats() != seats {
-            key.commit(&Effect::Seats(seats));
-            granted = key.serve();
-        }
+        let granted = key.machine().resize(seats);
         call.ctx.reply_integer(granted as i64);
         Ok(())
     }

@@ -1,12 +1,11 @@
 //! `SEAT.REVOKE key session [session ...]`
 
 use redis_module::raw;
-use seat_pool::{Effect, Freed};
+use seat_pool::Freed;
 
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec, Str};
-use crate::stats;
 
 pub(super) struct Revoke;
 
@@ -24,18 +23,8 @@ impl Command for Revoke {
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let sessions = || call.args.iter().skip(2).map(Str::bytes);
-        let (mut key, mut revoked) = call.pool_to_free(sessions(), Freed::Revoked)?;
-        for session in sessions() {
-            key.leave(session);
-            if key.pool().get(call.moment, session).is_some() {
-                key.commit(&Effect::freeing(session, Freed::Revoked));
-                revoked += 1;
-            }
-        }
-        for _ in 0..revoked {
-            stats::REVOKED.add();
-        }
-        key.serve();
+        let (mut key, freed) = call.pool_to_free(sessions(), Freed::Revoked)?;
+        let revoked = freed + key.machine().revoke(sessions());
         call.ctx.reply_integer(revoked as i64);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redis_module::raw;
-use seat_pool::{Import, Moment};
+use seat_pool::{Host, Import, Moment};
 
 use super::entries::{BATCH, Entries, write};
 use super::invalid_entries::InvalidEntries;
@@ -61,7 +61,12 @@ pub(crate) fn open_for_write<'a>(
     } else {
         caller.open(ctx, name, moment)?
     };
-    key.find_holders();
+    if key.has_blocked()
+        && queue::have_sessions_moved(key.database, name.bytes())
+        && key.machine().find_holders()
+    {
+        queue::look_soon_at(ctx, (key.database, name.bytes().into()));
+    }
     Ok(key)
 }
 
@@ -136,6 +141,7 @@ fn adopt<'a>(
         if invalid.len() == 0 {
             entries.unlink(&mut key);
             import(&mut key, &imports);
+            key.machine().serve();
             legacy_keys::forget(database, name.bytes());
             return Ok(key);
         }
@@ -148,8 +154,9 @@ fn adopt<'a>(
         key.count_invalid(invalid.clone());
         import(&mut key, &imports);
         for session in invalid.sessions() {
-            key.wake_holder(session);
+            key.machine().holder_came(session);
         }
+        key.machine().serve();
         if others.are_none() {
             let known = KnownInvalid {
                 kinds: entries.kinds,
@@ -246,33 +253,33 @@ pub(super) fn take_over(
     }
     entries.unlink(key);
     legacy_keys::forget_invalid(key.database, key.name.bytes());
-    Ok(import(key, &imports))
+    let imported = import(key, &imports);
+    key.machine().serve();
+    Ok(imported)
 }
 
-/// Has sessions hold seats, and returns how many of them did not before.
+/// Has sessions hold seats, and returns how many of them did not before. The queue is to be served
+/// then.
 fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
     // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or
     // than what was granted under it.
-    let waiting = key
-        .line()
-        .first()
-        .and_then(|place| queue::seats_of(place.waiting));
+    let blocked = key.blocked();
+    let waiting = blocked.first().map(|entry| blocked.figure(entry));
     let seats = if key.exists() {
         key.pool().seats()
     } else {
-        let held = imports.len() + key.taken_elsewhere();
+        let held = imports.len() as u64 + key.taken_elsewhere();
         waiting.unwrap_or(0).max(held as i64)
     };
     let mut imported = 0;
     for import in imports {
         if let Some(effect) = import.effect(key.pool(), key.moment, seats) {
             key.commit(&effect);
-            stats::IMPORTED.add();
             imported += 1;
         }
     }
     for import in imports {
-        key.wake_holder(import.session());
+        key.machine().holder_came(import.session());
     }
     imported
 }

@@ -1,12 +1,15 @@
 //! Blocked clients as the server knows them: blocking, waking, and the callbacks that end a wait.
 
+use std::ffi::c_int;
+
 use redis_module::raw;
+use seat_pool::WaitEnd;
 
 use super::departed::has_departed;
 use super::waking::unblock;
 use super::{
-    Blocked, Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
-    is_unconfirmed, put_line, take_line,
+    Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
+    is_unconfirmed, put, take,
 };
 use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str};
@@ -14,10 +17,16 @@ use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
 use crate::{deadlines, grace, old_servers, replies, server, stats};
 
-/// Blocks the client of this call until it is woken, for at most `timeout_ms`; 0 is for ever. It
-/// must then join the queue of `key`, which is open. `None` if the server does not let this client
-/// be blocked.
-pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Blocked> {
+/// Blocks the client of this call for `session` until it is woken, for at most `timeout_ms`; 0 is for ever. It must then join the queue
+/// of `key`, which is open, and [`has_joined`] must follow once that is closed. `None` if the server does not let this client be
+/// blocked.
+pub(crate) fn block(
+    ctx: Ctx<'_>,
+    database: c_int,
+    key: Str<'_>,
+    session: &[u8],
+    timeout_ms: i64,
+) -> Option<WaiterId> {
     let id = STATE.with_borrow_mut(|state| {
         state.last_id += 1;
         state.last_id
@@ -25,25 +34,35 @@ pub(crate) fn block(ctx: Ctx<'_>, key: Str<'_>, timeout_ms: i64) -> Option<Block
     let shadow_key = old_servers::shadow_key(ctx, key.bytes());
     let name = shadow_key.as_ref().map_or(key, OwnedStr::get);
     let client = ctx.block_on_key(name, timeout_ms, reply, on_free, id)?;
-    Some(Blocked { id, client })
+    let waiter = Waiter {
+        name: (database, key.bytes().into()),
+        session: session.into(),
+        client,
+        may_be_woken: false,
+        connection: ctx.connection(),
+        outcome: Outcome::Waiting,
+        left: None,
+    };
+    STATE.with_borrow_mut(|state| state.add_waiter(id, waiter));
+    Some(id)
 }
 
 /// A blocked client has joined the queue of `key`, which is closed: it can be woken from now on.
-pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, blocked: &Blocked) {
+pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId) {
     if ctx.is_in_cluster() {
         let look_ms = ctx.now_ms() + SLOT_LOOK_MS;
         deadlines::note(ctx, ctx.selected_database(), key.bytes(), look_ms);
     }
     let is_waiting = STATE.with_borrow_mut(|state| {
-        state.waiters.get_mut(&blocked.id).is_none_or(|waiter| {
-            waiter.client = Some(blocked.client);
+        state.waiters.get_mut(&id).is_none_or(|waiter| {
+            waiter.may_be_woken = true;
             matches!(waiter.outcome, Outcome::Waiting)
         })
     });
     if !is_waiting {
-        // Whoever heard that it joined has had it served. The timer wakes it: 7.2 aborts if a
-        // client is woken before the command that blocks it has ended.
-        STATE.with_borrow_mut(|state| state.late.push(blocked.id));
+        // It was served at once. The timer wakes it: 7.2 aborts if a client is woken before the
+        // command that blocks it has ended.
+        STATE.with_borrow_mut(|state| state.late.push(id));
         deadlines::run_soon(ctx);
     }
 }
@@ -64,16 +83,20 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
                 // it were gone.
                 let was_told = matches!(waiter.outcome, Outcome::Told);
                 let is_there = was_told && ctx.has_connection(waiter.connection);
-                if let Some(grant) = grant.filter(|_| !is_there) {
+                if let Some(grant) = grant.filter(|_| !is_there)
+                    && let Some(left) = waiter.left
+                {
                     with_key(ctx, &grant.name, |key| {
                         if key.value() == grant.value {
-                            key.take_back(&waiter.request, waiter.arrival);
+                            key.machine().take_back(&left);
                         }
                     });
                 }
             }
             Deferred::KeepPlace(name, session, ticket_ms) => {
-                with_key(ctx, &name, |key| key.keep_place(&session, ticket_ms));
+                with_key(ctx, &name, |key| {
+                    key.machine().after_wait(&session, ticket_ms);
+                });
             }
             Deferred::TellLeft(name) => tell_left(ctx, &name),
         }
@@ -117,70 +140,78 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             Outcome::Told
         };
         let outcome = std::mem::replace(&mut waiter.outcome, told);
-        let request = &waiter.request;
+        let seats = waiter.left.as_ref().map(|left| left.seats);
         Some((
             outcome,
             waiter.name.clone(),
-            request.session.clone(),
-            request.seats,
-            request.ticket_ms,
+            waiter.session.clone(),
+            seats.unwrap_or_default(),
         ))
     });
-    let Some((outcome, name, session, seats, ticket_ms)) = told else {
+    let Some((outcome, name, session, seats)) = told else {
         ctx.reply_error(&Error::Internal.to_string());
         return;
     };
-    match outcome {
-        Outcome::Granted(granted) => replies::acquired(ctx, &granted),
-        Outcome::AlreadyActive(holder) => replies::already_active(ctx, &holder),
-        Outcome::Failed(error) => ctx.reply_error(&error.to_string()),
-        Outcome::Told | Outcome::ToldLater => ctx.reply_error(&Error::Internal.to_string()),
-        outcome => {
-            let key = OwnedStr::new(&name.1);
-            let is_here = ctx.may_serve(key.get()) && !has_departed(name.0, &name.1);
-            if matches!(outcome, Outcome::Waiting) && !is_here {
-                // Its time was over in the very turn in which the pool went to another server,
-                // perhaps with its ticket.
-                leave_line(ctx, &name, &session, id);
-                return ctx.reply_error(&Error::TryAgain.to_string());
-            }
-            let moment = grace::moment(ctx);
-            let mut key = match migration::open_as_known(ctx, key.get(), moment, PoolKey::look) {
-                Ok(key) => key,
-                Err(error) => {
-                    // Another type has come to the name, and nobody will be served there.
-                    leave_line(ctx, &name, &session, id);
-                    return ctx.reply_error(&error.to_string());
-                }
-            };
-            if matches!(outcome, Outcome::Waiting) && key.pool().get(moment, &session).is_some() {
-                // Its session came in in this very turn, or while the server may not be written to: so without a lease.
-                key.leave_line(&session);
-                let holder = key.answer_holder(&session, None);
-                return replies::already_active(ctx, &holder);
-            }
-            let used = key.used();
-            let has_ticket = key.pool().ticket(moment, &session).is_some();
-            match (outcome, ticket_ms.filter(|_| has_ticket)) {
-                (Outcome::Waiting, Some(ticket_ms)) => {
-                    let position = key.pool().position(moment, &session, key.line());
-                    key.leave_line(&session);
-                    replies::queued(ctx, used, seats, position.unwrap_or(1));
-                    drop(key);
-                    defer(ctx, Deferred::KeepPlace(name, session, ticket_ms));
-                }
-                (outcome, _) => {
-                    if matches!(outcome, Outcome::Waiting) {
-                        key.leave_line(&session);
-                        if !has_ticket {
-                            key.tell_left();
-                        }
-                    }
-                    replies::no_seats(ctx, used, seats);
-                }
-            }
+    let ended = match outcome {
+        Outcome::Granted(granted) => {
+            replies::acquired(ctx, &granted);
+            Ok(())
         }
+        Outcome::AlreadyActive(active) => {
+            replies::already_active(ctx, &active);
+            Ok(())
+        }
+        Outcome::NoSeats => {
+            let key = OwnedStr::new(&name.1);
+            migration::open_as_known(ctx, key.get(), grace::moment(ctx), PoolKey::look)
+                .map(|key| replies::no_seats(ctx, key.used(), seats))
+        }
+        Outcome::Failed(error) => Err(error),
+        Outcome::Waiting => end_wait(ctx, &name, &session, id),
+        Outcome::Told | Outcome::ToldLater => Err(Error::Internal),
+    };
+    if let Err(error) = ended {
+        ctx.reply_error(&error.to_string());
     }
+}
+
+/// The wait of a client ends without an outcome: its time is over, or somebody else unblocked it.
+fn end_wait(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> Result<(), Error> {
+    let string = OwnedStr::new(&name.1);
+    let is_here = ctx.may_serve(string.get()) && !has_departed(name.0, &name.1);
+    let opened = if is_here {
+        migration::open_as_known(ctx, string.get(), grace::moment(ctx), PoolKey::look)
+    } else {
+        // Its time was over in the very turn in which the pool went to another server, perhaps with
+        // its ticket.
+        Err(Error::TryAgain)
+    };
+    let mut key = opened.inspect_err(|_| {
+        // Nobody will be served here, as where another type has come to the name.
+        remove_client(ctx, name, session, id);
+    })?;
+    let end = key.machine().end_wait(session, &id);
+    match end.ok_or(Error::Internal)? {
+        WaitEnd::AlreadyActive(active) => {
+            stats::ALREADY_ACTIVE.add();
+            replies::already_active(ctx, &active);
+        }
+        WaitEnd::Queued {
+            used,
+            position,
+            seats,
+            ticket_ms,
+        } => {
+            replies::queued(ctx, used, seats, position);
+            drop(key);
+            defer(
+                ctx,
+                Deferred::KeepPlace(name.clone(), session.into(), ticket_ms),
+            );
+        }
+        WaitEnd::NoSeats { used, seats } => replies::no_seats(ctx, used, seats),
+    }
+    Ok(())
 }
 
 fn defer(ctx: Ctx<'_>, action: Deferred) {
@@ -203,12 +234,12 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
         return;
     };
     if let Outcome::Waiting = waiter.outcome {
-        let Waiter { name, request, .. } = waiter;
-        if leave_line(ctx, &name, &request.session, id) {
+        let Waiter { name, session, .. } = waiter;
+        if let Some(left) = remove_client(ctx, &name, &session, id) {
             defer(
                 ctx,
-                match request.ticket_ms {
-                    Some(ticket_ms) => Deferred::KeepPlace(name, request.session, ticket_ms),
+                match left.request.ticket_ms {
+                    Some(ticket_ms) => Deferred::KeepPlace(name, session, ticket_ms),
                     None => Deferred::TellLeft(name),
                 },
             );
@@ -232,20 +263,20 @@ fn is_gone(ctx: Ctx<'_>, waiter: &Waiter) -> bool {
     ctx.client_is_gone() || old_servers::is_closing(ctx, waiter.connection)
 }
 
-/// Takes a waiter out of its line, unless a newer one has taken its place over.
-fn leave_line(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> bool {
-    let Some(mut line) = take_line(name.0, &name.1) else {
-        return false;
-    };
-    let is_own = line.get(session).is_some_and(|place| place.waiting == id);
-    if is_own {
-        line.leave(session);
-    }
-    let somebody_is_left = !line.is_empty();
-    put_line(name.0, &name.1, line);
-    if is_own && somebody_is_left {
-        // At a name without a pool, the limit is that of the first in line, who is another now.
+/// Takes a waiter out of the queue, unless a newer one has taken its place over.
+fn remove_client(
+    ctx: Ctx<'_>,
+    name: &Name,
+    session: &[u8],
+    id: WaiterId,
+) -> Option<seat_pool::Waiter<WaiterId>> {
+    let mut blocked = take(name.0, &name.1)?;
+    let left = blocked.remove_client(session, &id);
+    let somebody_is_left = !blocked.is_empty();
+    put(name.0, &name.1, blocked);
+    if left.is_some() && somebody_is_left {
+        // It may be the turn of another now.
         deadlines::note(ctx, name.0, &name.1, ctx.now_ms());
     }
-    is_own
+    left
 }

@@ -12,7 +12,7 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::{Name, databases_of_line, look_soon_at};
+use super::{Name, databases_of_queues, look_soon_at};
 use crate::ffi::with_module_context;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ thread_local! {
 
 /// A value is saved that is or was under this name.
 pub(crate) fn value_saved(value: usize, key: &[u8]) {
-    let databases = databases_of_line(key);
+    let databases = databases_of_queues(key);
     if databases.is_empty() {
         return;
     }
@@ -50,7 +50,7 @@ pub(crate) fn value_saved(value: usize, key: &[u8]) {
 pub(crate) fn value_deleted(value: usize, key: &[u8]) {
     let was_saved = DEPARTURES.with_borrow_mut(|state| state.saved.remove(&value));
     if was_saved {
-        let names = databases_of_line(key).into_iter();
+        let names = databases_of_queues(key).into_iter();
         let names = names.map(|database| (database, key.into()));
         DEPARTURES.with_borrow_mut(|state| state.departed.extend(names));
     }

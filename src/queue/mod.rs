@@ -7,31 +7,29 @@
 //! A waiter is woken by its handle, never by signalling the key, since a signal makes the server call back for everybody who waits.
 //! Up to 7.0 that runs the waiter's callback at once, inside the command that wakes it: so it comes last, after the key is closed.
 //!
-//! This file holds what is known of the waiters and of the names they wait at; [`serving`] is what is done with an open key, and
-//! [`blocked`] what the server calls back for; [`departed`] tells a pool that moved away from one
-//! that was deleted; [`waking`] tells the clients what became of them.
+//! Whose turn it is decides the machine of `seat_pool`. This file holds what is known of the
+//! waiters and of the names they wait at; [`blocked`] is what the server calls back for;
+//! [`departed`] tells a pool that moved away from one that was deleted; [`waking`] tells the clients
+//! what became of them.
 
 mod blocked;
 mod departed;
-mod serving;
 mod waking;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::c_int;
 
-use seat_pool::{Line, MAX_ARRIVAL, Metadata};
+use seat_pool::{AlreadyActive, BlockedQueue, Granted, MAX_ARRIVAL};
 
 use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx};
-use crate::replies::{AlreadyActive, Granted};
 use crate::{deadlines, stats};
 
 pub(crate) use blocked::{block, has_deferred, has_joined, run_deferred, unblock_late};
 pub(crate) use departed::{
     forget_departed, forget_saved, has_departed, value_deleted, value_saved,
 };
-pub(crate) use serving::{attended_ms, seats_of};
 pub(crate) use waking::{fail, unblock};
 
 /// A waiter's number. Never 0, which the server would take for no private data.
@@ -46,31 +44,22 @@ pub(crate) const SLOT_LOOK_MS: i64 = 1000;
 /// A name: the database's number and the key.
 type Name = (c_int, Box<[u8]>);
 
-/// What a waiter asked for.
-pub(crate) struct Request {
-    pub(crate) session: Box<[u8]>,
-    pub(crate) seats: i64,
-    pub(crate) metadata: Metadata<'static>,
-    pub(crate) lease_ms: Option<u64>,
-    /// How long each poll keeps its ticket, if it asked for one as well.
-    pub(crate) ticket_ms: Option<u64>,
-    pub(crate) since_ms: i64,
-}
-
 struct Waiter {
     name: Name,
-    request: Request,
-    arrival: u64,
-    /// Absent until the command by which it joins is done with its pool: before that, nobody may
-    /// wake it.
-    client: Option<BlockedClient>,
+    session: Box<[u8]>,
+    client: BlockedClient,
+    /// Whether the command by which it joined is done with its pool: before that, nobody may wake
+    /// it.
+    may_be_woken: bool,
     /// The connection's number, by which it is known whether it is still there.
     connection: u64,
     outcome: Outcome,
+    /// As it was in the queue. Absent while it is there.
+    left: Option<seat_pool::Waiter<WaiterId>>,
 }
 
 /// What a waiter is to be told.
-enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing yet.
     Waiting,
     /// It was granted a seat.
@@ -88,15 +77,9 @@ enum Outcome {
     ToldLater,
 }
 
-/// A client that is blocked, on its way into a queue.
-pub(crate) struct Blocked {
-    id: WaiterId,
-    client: BlockedClient,
-}
-
 /// What must wait until the server can be written to.
 enum Deferred {
-    /// The seat of a session whose client was gone when it was granted, with its number in the order of arrival.
+    /// The seat of a session whose client was gone when it was granted.
     TakeBack(WaiterId, Waiter),
     /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
     KeepPlace(Name, Box<[u8]>, u64),
@@ -104,8 +87,8 @@ enum Deferred {
     TellLeft(Name),
 }
 
-/// The lines of one database, by key.
-type Lines = HashMap<Box<[u8]>, Box<Line<WaiterId>>>;
+/// The blocked queues of one database, by key.
+type Queues = HashMap<Box<[u8]>, Box<BlockedQueue<WaiterId>>>;
 
 /// A grant whose client may be gone. It is known by the value that it is in, since a pool can move before it is looked at again.
 struct Unconfirmed {
@@ -119,7 +102,7 @@ struct Unconfirmed {
 
 #[derive(Default)]
 struct State {
-    lines: BTreeMap<c_int, Lines>,
+    queues: BTreeMap<c_int, Queues>,
     /// A tree, since a hash table of very many would hold all up when it grows.
     waiters: BTreeMap<WaiterId, Waiter>,
     last_id: WaiterId,
@@ -162,17 +145,18 @@ thread_local! {
     static STATE: RefCell<State> = RefCell::default();
 }
 
-/// The line at a name, taken out while its key is open.
-pub(crate) fn take_line(database: c_int, key: &[u8]) -> Option<Box<Line<WaiterId>>> {
-    STATE.with_borrow_mut(|state| state.lines.get_mut(&database)?.remove(key))
+/// The blocked queue of a name, taken out while its key is open.
+pub(crate) fn take(database: c_int, key: &[u8]) -> Option<Box<BlockedQueue<WaiterId>>> {
+    STATE.with_borrow_mut(|state| state.queues.get_mut(&database)?.remove(key))
 }
 
-/// Puts a line back where it was taken from. With the last of those who waited there goes the note that the name is to be looked at.
-pub(crate) fn put_line(database: c_int, key: &[u8], line: Box<Line<WaiterId>>) {
+/// Puts a blocked queue back where it was taken from. With the last of those who waited there goes the note that the name is to be
+/// looked at.
+pub(crate) fn put(database: c_int, key: &[u8], blocked: Box<BlockedQueue<WaiterId>>) {
     STATE.with_borrow_mut(|state| {
-        if !line.is_empty() {
-            let lines = state.lines.entry(database).or_default();
-            lines.insert(key.into(), line);
+        if !blocked.is_empty() {
+            let queues = state.queues.entry(database).or_default();
+            queues.insert(key.into(), blocked);
         } else {
             state.forget_moves(database, key);
         }
@@ -212,12 +196,32 @@ pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
     });
 }
 
-/// Since when a blocked client waits.
-pub(crate) fn since_ms(waiter: WaiterId) -> i64 {
-    STATE.with_borrow(|state| {
-        let waiter = state.waiters.get(&waiter);
-        waiter.map_or(0, |waiter| waiter.request.since_ms)
-    })
+/// It is decided what a waiter is to be told, which has left the queue.
+pub(crate) fn decided(waiter: seat_pool::Waiter<WaiterId>, outcome: Outcome) {
+    STATE.with_borrow_mut(|state| {
+        if let Some(known) = state.waiters.get_mut(&waiter.client) {
+            known.outcome = outcome;
+            known.left = Some(waiter);
+        }
+    });
+}
+
+/// Notes that a waiter was granted a seat of a value, of which it is not known yet whether its
+/// client hears.
+pub(crate) fn granted(
+    database: c_int,
+    key: &[u8],
+    value: usize,
+    waiter: &seat_pool::Waiter<WaiterId>,
+) {
+    let grant = Unconfirmed {
+        waiter: waiter.client,
+        value,
+        name: (database, key.into()),
+        session: waiter.session.clone(),
+        is_adrift: false,
+    };
+    STATE.with_borrow_mut(|state| state.unconfirmed.push(grant));
 }
 
 /// Notes that a session's seat in a pool is its own: it has been heard of, or it is free or granted anew.
@@ -309,23 +313,23 @@ pub(crate) fn have_sessions_moved(database: c_int, key: &[u8]) -> bool {
 
 /// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
 pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
-    for database in databases_of_line(key) {
+    for database in databases_of_queues(key) {
         look_soon_at(ctx, (database, key.into()));
     }
 }
 
 /// The databases in which somebody is blocked at a key of this name.
-fn databases_of_line(key: &[u8]) -> Vec<c_int> {
+fn databases_of_queues(key: &[u8]) -> Vec<c_int> {
     STATE.with_borrow(|state| {
-        let lines = state.lines.iter();
-        lines
-            .filter(|(_, lines)| lines.contains_key(key))
+        let queues = state.queues.iter();
+        queues
+            .filter(|(_, queues)| queues.contains_key(key))
             .map(|(&database, _)| database)
             .collect()
     })
 }
 
-fn look_soon_at(ctx: Ctx<'_>, name: Name) {
+pub(crate) fn look_soon_at(ctx: Ctx<'_>, name: Name) {
     deadlines::note(ctx, name.0, &name.1, ctx.now_ms());
     STATE.with_borrow_mut(|state| {
         state.tickets_moved.insert(name.clone());
@@ -336,12 +340,12 @@ fn look_soon_at(ctx: Ctx<'_>, name: Name) {
 /// As [`look_soon`], for all names of some databases, or of all.
 pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> bool) {
     let names: Vec<Name> = STATE.with_borrow(|state| {
-        let lines = state
-            .lines
+        let queues = state
+            .queues
             .iter()
             .filter(|(database, _)| is_meant(**database));
-        lines
-            .flat_map(|(&database, lines)| lines.keys().map(move |key| (database, key.clone())))
+        queues
+            .flat_map(|(&database, queues)| queues.keys().map(move |key| (database, key.clone())))
             .collect()
     });
     for name in names {
@@ -351,11 +355,10 @@ pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> boo
 
 #[cfg(test)]
 mod tests {
-    use seat_pool::Line;
+    use seat_pool::{BlockedQueue, Metadata, Pool, Request};
 
     use super::{
-        STATE, Unconfirmed, WaiterId, have_tickets_moved, is_unconfirmed, put_line, take_line,
-        value_made,
+        STATE, Unconfirmed, WaiterId, have_tickets_moved, is_unconfirmed, put, take, value_made,
     };
 
     #[test]
@@ -375,19 +378,26 @@ mod tests {
 
     #[test]
     fn the_note_that_a_name_is_to_be_looked_at_goes_with_the_last_who_waits_there() {
-        let mut line = Box::<Line<WaiterId>>::default();
-        line.join(b"a", 1, false, 1);
-        line.join(b"b", 2, false, 2);
-        put_line(0, b"pool", line);
+        let mut blocked = Box::<BlockedQueue<WaiterId>>::default();
+        for (session, id) in [(b"a", 1), (b"b", 2)] {
+            let request = Request {
+                metadata: Metadata::NONE,
+                lease_ms: None,
+                ticket_ms: None,
+                since_ms: 0,
+            };
+            blocked.insert(&Pool::new(0), session, 1, id, id, request);
+        }
+        put(0, b"pool", blocked);
         STATE.with_borrow_mut(|state| state.tickets_moved.insert((0, b"pool"[..].into())));
         for (session, is_noted) in [(b"a", true), (b"b", false)] {
-            let mut line = take_line(0, b"pool").expect("somebody waits");
-            line.leave(session);
-            put_line(0, b"pool", line);
+            let mut blocked = take(0, b"pool").expect("somebody waits");
+            blocked.remove(session);
+            put(0, b"pool", blocked);
             let noted = STATE.with_borrow(|state| state.tickets_moved.len());
             assert_eq!(noted, usize::from(is_noted));
         }
         assert!(!have_tickets_moved(0, b"pool"));
-        assert!(take_line(0, b"pool").is_none());
+        assert!(take(0, b"pool").is_none());
     }
 }
