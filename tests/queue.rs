@@ -3,6 +3,7 @@
 mod bad_input;
 mod barging;
 mod events;
+mod figures;
 mod freed_seats;
 mod introspection;
 mod limits;

@@ -192,7 +192,7 @@ fn a_pool_may_be_made_of_tickets_alone() {
         sent,
         [
             ["pool JOIN t 0 1 T 600000 T"],
-            ["pool SEATS 1"],
+            ["pool RESIZE 1"],
             ["pool LEAVE t"]
         ]
     );

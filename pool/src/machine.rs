@@ -57,7 +57,7 @@ pub trait Host {
     fn next_arrival(&mut self) -> u64;
 
     /// Blocks the client whose call for `session` is decided, until it is woken. That may be before
-    /// the call is done. `None` if it cannot be blocked; nothing has changed yet then.
+    /// the call is done. `None` if it cannot be blocked; nothing has changed for the call yet then.
     fn block_client(&mut self, session: &[u8]) -> Option<Self::Client>;
 
     /// Carries out an effect here and on whoever follows, and notes its deadline as by
@@ -388,7 +388,11 @@ impl<'h, H: Host> Machine<'h, H> {
             false => queue.arrival_of(request.session),
         };
         if !self.now.holds_grants && queue.is_turn_of(request.seats, arrival) {
-            return self.grant(request, conditions, arrival);
+            let metadata = conditions.metadata().map_err(Refusal::Unmet)?;
+            conditions.memory().map_err(Refusal::Unmet)?;
+            if self.serve_ahead_of(arrival) {
+                return Ok(self.grant(request, &metadata, arrival));
+            }
         }
         if request.blocks || request.ticket_ms.is_some() {
             return self.join(request, conditions, arrival);
@@ -396,14 +400,12 @@ impl<'h, H: Host> Machine<'h, H> {
         Ok(Acquired::NoSeats { used: self.used() })
     }
 
-    fn grant<'a, C: Conditions<'a>>(
+    fn grant(
         &mut self,
-        request: &AcquireRequest<'a>,
-        conditions: &C,
+        request: &AcquireRequest<'_>,
+        metadata: &Metadata<'_>,
         arrival: Option<u64>,
-    ) -> Result<Acquired<H::Client>, Refusal<C::Error>> {
-        let metadata = conditions.metadata().map_err(Refusal::Unmet)?;
-        conditions.memory().map_err(Refusal::Unmet)?;
+    ) -> Acquired<H::Client> {
         let AcquireRequest {
             session,
             seats,
@@ -415,7 +417,7 @@ impl<'h, H: Host> Machine<'h, H> {
             self.now.now_ms,
             session,
             seats,
-            &metadata,
+            metadata,
             lease,
         ));
         if arrival.is_some() {
@@ -424,7 +426,7 @@ impl<'h, H: Host> Machine<'h, H> {
         let used = self.used();
         // Whoever is shut out now counts no longer, and it may be the turn of those behind.
         self.serve();
-        Ok(Acquired::Granted(Granted { used, seats, lease }))
+        Acquired::Granted(Granted { used, seats, lease })
     }
 
     /// Takes a place in the queue, or keeps the one that the session has.
@@ -627,6 +629,28 @@ impl<'h, H: Host> Machine<'h, H> {
             self.host.look_at(self.now.now_ms);
         }
         granted
+    }
+
+    /// Serves those ahead of a session whose turn it is as well, since time alone may have made it
+    /// theirs, or more than one step serves: its grant must not shut them out. It stays the
+    /// session's turn, since each of them counts for it already. Returns whether all are served.
+    fn serve_ahead_of(&mut self, arrival: Option<u64>) -> bool {
+        for _ in 0..H::BATCH {
+            if !self.is_turn_ahead_of(arrival) {
+                return true;
+            }
+            self.serve_next();
+        }
+        if self.is_turn_ahead_of(arrival) {
+            self.host.look_at(self.now.now_ms);
+            return false;
+        }
+        true
+    }
+
+    fn is_turn_ahead_of(&self, arrival: Option<u64>) -> bool {
+        let next = self.queue().next_turn();
+        next.is_some_and(|next| arrival.is_none_or(|arrival| next.arrival() < arrival))
     }
 
     /// Takes the waiter whose turn it is out of the queue, and returns whether it was granted a

@@ -343,6 +343,32 @@ impl Model {
             .map(|entry| entry.id)
     }
 
+    /// The blocked client whose turn it is before that of somebody who has waited since `arrival`,
+    /// or who comes now.
+    fn next_turn_ahead_of(&self, now: Moment, arrival: Option<u64>) -> Option<usize> {
+        let next = self.next_turn(now)?;
+        let entry = self.queue.iter().find(|entry| entry.id == next)?;
+        arrival
+            .is_none_or(|arrival| entry.arrival < arrival)
+            .then_some(next)
+    }
+
+    /// Whether one step can serve all of them.
+    fn can_serve_those_ahead_of(&self, now: Moment, arrival: Option<u64>) -> bool {
+        let mut model = self.clone();
+        for _ in 0..BATCH {
+            let Some(next) = model.next_turn_ahead_of(now, arrival) else {
+                return true;
+            };
+            model.drop_client(next);
+            if !model.is_live(now, next) && !model.holds_elsewhere(now, next) {
+                model.drop_ticket(next);
+                model.rows.insert(next, None);
+            }
+        }
+        model.next_turn_ahead_of(now, arrival).is_none()
+    }
+
     /// The tickets for which seats are kept.
     fn kept(&self, now: Moment) -> usize {
         let waiting = self.waiting(now).into_iter();
@@ -592,6 +618,8 @@ impl Key<'_> {
             let arrival = caller.known.map(|(arrival, _)| arrival);
             let is_turn = model.may_have_a_seat(now, seats, arrival);
             assert!(is_turn, "s{id} barges in");
+            let ahead = model.next_turn_ahead_of(now, arrival);
+            assert_eq!(ahead, None, "whose turn it was before s{id}'s");
             assert_eq!(
                 (seats, length_ms),
                 (caller.call.seats, caller.call.lease_ms)
@@ -653,7 +681,8 @@ impl Key<'_> {
         let fails = |fault: Fault| call.fault == Some(fault);
         let refused = |fault| Expected::Refused(Refusal::Unmet(fault));
         let may_have = model.may_have_a_seat(now, call.seats, arrival);
-        let is_its_turn = !now.holds_grants && may_have;
+        let may_have = !now.holds_grants && may_have;
+        let is_its_turn = may_have && model.can_serve_those_ahead_of(now, arrival);
         let expected = if model.is_live(now, call.id) {
             Expected::AlreadyActive
         } else if model.holds_elsewhere(now, call.id) {
@@ -661,14 +690,16 @@ impl Key<'_> {
                 Some(_) => Expected::Refused(Refusal::HeldElsewhere),
                 None => Expected::AlreadyActive,
             }
-        } else if !is_its_turn && !call.waits() {
+        } else if !may_have && !call.waits() {
             Expected::NoSeats
         } else if fails(Fault::Metadata) {
             refused(Fault::Metadata)
-        } else if fails(Fault::Memory) && (is_its_turn || known.is_none()) {
+        } else if fails(Fault::Memory) && (may_have || known.is_none()) {
             refused(Fault::Memory)
         } else if is_its_turn {
             Expected::Granted
+        } else if !call.waits() {
+            Expected::NoSeats
         } else if known.is_none() && waiting.len() >= call.longest_queue {
             Expected::Refused(Refusal::QueueFull)
         } else if known.is_none() && !has_room {
@@ -748,7 +779,11 @@ impl Key<'_> {
             self.is_served();
         }
         if matches!(expected, Expected::Refused(_) | Expected::NoSeats) {
-            assert!(!self.is_touched, "a denial changes something");
+            let serves_others = self.woken == BATCH;
+            assert!(
+                !self.is_touched || serves_others,
+                "a denial changes something"
+            );
         }
         answer
     }
@@ -998,7 +1033,7 @@ impl Host for Key<'_> {
 
     fn block_client(&mut self, session: &[u8]) -> Option<u32> {
         assert!(
-            !self.is_touched,
+            !self.is_touched || self.woken == BATCH,
             "a client is blocked after something has changed"
         );
         let Subject::Calling(caller) = self.subject else {
@@ -1647,6 +1682,35 @@ fn nobody_gets_past_those_who_wait_not_even_the_releaser() {
     world.is_denied(call(A, 1));
     world.does(Step::Tick);
     assert_eq!(world.told(carol), Some(Told::Granted));
+}
+
+#[test]
+fn a_higher_figure_takes_no_seat_that_is_due_to_another() {
+    let mut world = World::new();
+    world.acquires(call(A, 1).leased(500));
+    let bob = world.blocks(call(BOB, 1));
+    // The lease ends, and the timer has not come. Carol's grant would shut Bob out.
+    world.take(Step::ClockMoves(500));
+    world.acquires(call(CAROL, 2));
+    assert_eq!((world.told(bob), world.used()), (Some(Told::Granted), 2));
+}
+
+#[test]
+fn a_newcomer_waits_for_those_whom_one_step_leaves_to_the_next() {
+    let mut world = World::new();
+    for id in 6..9 {
+        world.acquires(call(id, 3).leased(500));
+    }
+    let clients = [2, 3, 4].map(|id| world.blocks(call(id, 3)));
+    world.take(Step::ClockMoves(500));
+    // Time has made it the turn of three at once, and one step serves two.
+    world.is_denied(call(A, 4));
+    let told = clients.map(|number| world.told(number));
+    let granted = Some(Told::Granted);
+    assert_eq!(told, [granted, granted, None]);
+    world.does(Step::Tick);
+    assert_eq!(world.told(clients[2]), granted);
+    world.acquires(call(A, 4));
 }
 
 #[test]

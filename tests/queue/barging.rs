@@ -57,7 +57,7 @@ fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
         dialog.expect(command, "+QUEUED");
     }
     assert_eq!(dialog.ask_args(&eval), "+QUEUED");
-    // The higher figure is for b first.
+    // The lapsed seat is for b first, whose figure the other grant would reach.
     let replies = [
         r#"[1, "ALREADY_ACTIVE", 1, 20]"#,
         "+OK",
@@ -65,7 +65,7 @@ fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
         r#"[1, "ACQUIRED", 2, 2]"#,
     ];
     dialog.expect("EXEC", &format!("[{}]", replies.join(", ")));
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 2]"#);
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
     assert_eq!(dialog.sessions("pool"), ["b", "d"]);
 }
 
@@ -92,11 +92,12 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
     }
     let waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     assert_eq!(waiting(&mut dialog, "pool"), ["t", "c"]);
-    // A second seat is for the second in line.
+    // A second seat is for the second in the queue.
     dialog.expect(
         "SEAT.ACQUIRE pool d 2",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 2]"#,
+        r#"[0, "NO_SEATS_AVAILABLE", 0, 2]"#,
     );
+    dialog.expect("SEAT.RESIZE pool 2", "1");
     let mut waiter = waiter;
     assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 2]"#);
     dialog.expect("SEAT.ACQUIRE pool t 2", r#"[1, "ACQUIRED", 2, 2]"#);

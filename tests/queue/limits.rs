@@ -49,13 +49,13 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
         .into();
     for (seats, granted, effects) in [
         (1, 0, &[][..]),
-        (0, 0, &["pool SEATS 0"]),
-        (-1, 0, &["pool SEATS -1"]),
+        (0, 0, &["pool RESIZE 0"]),
+        (-1, 0, &["pool RESIZE -1"]),
         (
             3,
             2,
             &[
-                "pool SEATS 3",
+                "pool RESIZE 3",
                 "pool GRANT b 3 T T - 0 0 {}",
                 "pool GRANT c 3 T T - 0 0 {}",
             ],
@@ -71,7 +71,7 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
     assert_eq!(waiters[1].read(), r#"[1, "ACQUIRED", 3, 3]"#);
     // What is stated with the next grant counts again.
     dialog.expect("SEAT.REVOKE pool d a b", "2");
-    assert_eq!(waiters[2].read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    assert_eq!(waiters[2].read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 3]"#);
     dialog.expect("SEAT.ACQUIRE pool e 2", r#"[1, "ACQUIRED", 2, 2]"#);
     assert_eq!(dialog.pool_info("pool", "seats"), 2);
 
@@ -101,7 +101,7 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
 }
 
 #[test]
-fn waiters_of_different_limits_are_held_to_the_one_that_is_remembered() {
+fn waiters_of_different_limits_are_each_held_to_their_own() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     for session in ["a", "b", "c"] {
@@ -113,21 +113,18 @@ fn waiters_of_different_limits_are_held_to_the_one_that_is_remembered() {
         first = blocked(&server, "SEAT.ACQUIRE pool d 2 BLOCK 0");
         second = blocked(&server, "SEAT.ACQUIRE pool e 1 BLOCK 0");
     });
-    assert_eq!(sent, [["pool SEATS 2"], ["pool SEATS 1"]]);
-    for (session, used) in [("a", 2), ("b", 1)] {
-        let reply = format!(r#"[1, "RELEASED", {used}]"#);
-        dialog.expect(&format!("SEAT.RELEASE pool {session}"), &reply);
-        assert_eq!(waiting(&mut dialog, "pool"), ["d", "e"]);
-    }
+    assert_eq!(sent, NOTHING);
+    assert_eq!(dialog.pool_info("pool", "seats"), 3);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
+    assert_eq!(waiting(&mut dialog, "pool"), ["d", "e"]);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 2]"#);
+    assert_eq!(first.read(), r#"[1, "ACQUIRED", 2, 2]"#);
     dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(first.read(), r#"[1, "ACQUIRED", 1, 1]"#);
-    // A higher figure lets e in first, and only then whoever states it.
-    dialog.expect(
-        "SEAT.ACQUIRE pool f 2",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-    );
-    assert_eq!(second.read(), r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(dialog.sessions("pool"), ["d", "e"]);
+    assert_eq!(waiting(&mut dialog, "pool"), ["e"]);
+    // A higher figure has a seat that a lower one cannot have.
+    dialog.expect("SEAT.ACQUIRE pool f 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.REVOKE pool d f", "2");
+    assert_eq!(second.read(), r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -144,7 +141,7 @@ fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
         "SEAT.ACQUIRE pool t 1 QUEUE 60000",
         r#"[0, "QUEUED", 1, 1, 1]"#,
     );
-    assert_eq!(dialog.pool_info("pool", "seats"), 1);
+    assert_eq!(dialog.pool_info("pool", "seats"), 2);
     assert_eq!(dialog.pool_info("pool", "kept"), 0);
     dialog.expect(
         "SEAT.ACQUIRE pool t 2 QUEUE 60000",
@@ -208,17 +205,15 @@ fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     let mut waiter = blocked(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
-    dialog.expect("SEAT.RESIZE pool 5", "0");
-    dialog.expect("EXISTS pool", "0");
     dialog.expect(
         "SEAT.ACQUIRE pool n 0",
         r#"[0, "NO_SEATS_AVAILABLE", 0, 0]"#,
     );
-    // A higher figure lets it in, as it does where there is a pool.
-    dialog.expect(
-        "SEAT.ACQUIRE pool n 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
-    );
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect("SEAT.ACQUIRE pool n 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool n 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool n", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("EXISTS pool", "0");
+    assert_eq!(waiting(&mut dialog, "pool"), ["w"]);
+    // A limit for all lets it in, as it does where there is a pool.
+    dialog.expect("SEAT.RESIZE pool 5", "1");
+    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 5]"#);
 }

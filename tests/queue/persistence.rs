@@ -97,28 +97,14 @@ fn a_pool_that_is_deleted_takes_its_tickets_along_and_the_clients_stay() {
 }
 
 #[test]
-fn a_pool_that_empties_takes_its_limit_along_and_the_first_in_line_states_the_next() {
+fn what_resize_states_for_a_waiter_outlives_the_pool() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE pool 0", "0");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
-}
-
-#[test]
-fn the_first_grant_at_a_name_lets_in_who_waits_there() {
-    let (server, mut dialog) = prepared(&[]);
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
-    dialog.expect("SEAT.ACQUIRE pool n 2", r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 2]"#);
-}
-
-#[test]
-fn a_join_that_brings_a_limit_lets_in_who_waits_ahead() {
-    let (server, mut dialog) = prepared(&[]);
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
-    let reply = dialog.ask("SEAT.ACQUIRE pool n 1 QUEUE 5000");
-    assert!(reply.contains("QUEUED"), "{reply}");
+    dialog.expect("EXISTS pool", "0");
+    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    dialog.expect("SEAT.RESIZE pool 1", "1");
     assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
@@ -174,15 +160,15 @@ fn a_call_that_the_full_queue_refuses_lets_nobody_in() {
     if server.version() >= (7, 0, 0) {
         dialog.expect("CONFIG SET seat.max-queue-length 1", "+OK");
         dialog.expect(
-            "SEAT.ACQUIRE pool e 2 QUEUE 1000",
+            "SEAT.ACQUIRE pool e 1 QUEUE 1000",
             "!ERR the queue of this pool is full",
         );
         assert_eq!(dialog.sessions("pool"), ["a"]);
         assert_eq!(dialog.pool_info("pool", "seats"), 1);
     }
     dialog.expect(
-        "SEAT.ACQUIRE pool e 2",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+        "SEAT.ACQUIRE pool e 1",
+        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
     );
 }
 

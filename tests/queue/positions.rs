@@ -137,8 +137,13 @@ fn a_session_with_a_ticket_counts_once_when_it_blocks() {
         r#"[0, "QUEUED", 1, 1, 2]"#,
     );
     // Two seats are for b and c, and the third is free.
-    dialog.expect("SEAT.ACQUIRE pool d 4", r#"[1, "ACQUIRED", 3, 4]"#);
+    dialog.expect("SEAT.RESIZE pool 4", "1");
     assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 4]"#);
+    dialog.expect("SEAT.ACQUIRE pool d 4", r#"[1, "ACQUIRED", 3, 4]"#);
+    dialog.expect(
+        "SEAT.ACQUIRE pool e 4",
+        r#"[0, "NO_SEATS_AVAILABLE", 3, 4]"#,
+    );
 }
 
 #[test]
