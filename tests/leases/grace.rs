@@ -309,6 +309,8 @@ fn holders_find_their_way_back_after_a_crash() {
 fn a_promoted_replica_gives_holders_the_time_to_come_over() {
     let mut primary = with_grace(2500).tcp().start();
     let replica = with_grace(2500).replica_of(&primary).start();
+    // It may take longer to follow than the leases last.
+    primary.wait_for_offset(&replica);
     let mut wire = primary.wire();
     for session in ["alive", "dead"] {
         wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 3000"));
