@@ -107,7 +107,8 @@ impl<'a> PoolKey<'a> {
     /// wait here.
     pub(crate) fn machine(&mut self) -> Machine<'_, Self> {
         let has_departed = || queue::has_departed(self.database, self.name.bytes());
-        let moment = if self.suspended.is_some() || (self.pool().len() == 0 && has_departed()) {
+        let moment = if self.suspended.is_some() || (!self.pool().has_sessions() && has_departed())
+        {
             self.moment.holding_grants()
         } else {
             self.moment

@@ -121,7 +121,7 @@ fn expire_from(
     if queue::has_departed(database, name.bytes()) {
         // Another that has come in its place has sessions. One of tickets alone was made by those
         // who have joined since.
-        if key.pool().len() == 0 {
+        if !key.pool().has_sessions() {
             let is_pool = key.exists();
             drop(key);
             let some_left = queue::fail(database, name.bytes(), || Error::TryAgain);

@@ -177,6 +177,11 @@ impl Pool {
         next.map(|entry| moment.effective(entry.at))
     }
 
+    /// Whether there is a session, expired or not. O(1).
+    pub fn has_sessions(&self) -> bool {
+        self.len() > 0
+    }
+
     /// Whether there is a row of this id, lapsed or not. O(1).
     pub fn contains(&self, session: &[u8]) -> bool {
         self.slot_of(session).is_some()

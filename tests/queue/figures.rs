@@ -1,7 +1,7 @@
 //! Whose turn it is: each session is judged by the figure that it stated itself.
 
 use super::{NOTHING, blocked, recording, units, waiting};
-use crate::dialog::{Dialog, replicated};
+use crate::support::dialog::{Dialog, replicated};
 use crate::support::{Server, eventually};
 
 /// A pool of two seats, both held, and Bob who waits for one of them.
