@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pool_work::{
-    BATCH, acquire, already_active, denied, heartbeat, pool_of, reclaim, release, session,
+    Alone, BATCH, acquire, already_active, denied, heartbeat, pool_of, reclaim, release, session,
 };
-use seat_pool::{Line, Moment, Pool};
+use seat_pool::Moment;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
@@ -34,10 +34,10 @@ fn time_each(calls: u64, ids: &[String], mut body: impl FnMut(&str)) -> Duration
 /// The time of `first`, and of `second`, that undoes it, for `calls` guests.
 fn time_both(
     calls: u64,
-    pool: &mut Pool,
+    pool: &mut Alone,
     guests: &mut [String],
-    first: impl Fn(&mut Pool, &str),
-    second: impl Fn(&mut Pool, &str),
+    first: impl Fn(&mut Alone, &str),
+    second: impl Fn(&mut Alone, &str),
 ) -> [Duration; 2] {
     let mut times = [Duration::ZERO; 2];
     let mut left = calls as usize;
@@ -53,7 +53,6 @@ fn time_both(
 }
 
 fn all(criterion: &mut Criterion) {
-    let line = Line::<()>::default();
     for size in SIZES {
         let mut held = ids(0, size);
         let mut guests = ids(size, GUESTS);
@@ -68,7 +67,7 @@ fn all(criterion: &mut Criterion) {
                 });
                 group.finish();
             };
-            let take = |pool: &mut Pool, id: &str| acquire(pool, id, &line, leased);
+            let take = |pool: &mut Alone, id: &str| acquire(pool, id, leased);
             bench("acquire", &mut |calls| {
                 time_both(calls, &mut pool, &mut guests, take, release)[0]
             });
@@ -80,12 +79,10 @@ fn all(criterion: &mut Criterion) {
             });
             if !leased {
                 bench("already active", &mut |calls| {
-                    time_each(calls, &held, |id| {
-                        already_active(black_box(&pool), id, &line)
-                    })
+                    time_each(calls, &held, |id| already_active(black_box(&mut pool), id))
                 });
                 bench("denied", &mut |calls| {
-                    time_each(calls, &guests, |id| denied(black_box(&pool), id, &line))
+                    time_each(calls, &guests, |id| denied(black_box(&mut pool), id))
                 });
             }
         }
@@ -98,7 +95,6 @@ fn reclaiming(criterion: &mut Criterion, held: &[String]) {
     if held.len() < BATCH {
         return;
     }
-    let line = Line::<()>::default();
     let mut pool = pool_of(held, true);
     let mut group = criterion.benchmark_group(format!("reclaim {BATCH}"));
     group.throughput(Throughput::Elements(BATCH as u64));
@@ -106,7 +102,7 @@ fn reclaiming(criterion: &mut Criterion, held: &[String]) {
         bencher.iter_custom(|calls| {
             let mut elapsed = Duration::ZERO;
             for _ in 0..calls {
-                let lapsed = pool.lapsed(Moment::at(i64::MAX - 1), BATCH);
+                let lapsed = pool.pool.lapsed(Moment::at(i64::MAX - 1), BATCH);
                 let lapsed: Vec<String> = lapsed
                     .map(|id| String::from_utf8_lossy(id).into_owned())
                     .collect();
@@ -114,7 +110,7 @@ fn reclaiming(criterion: &mut Criterion, held: &[String]) {
                 reclaim(&mut pool);
                 elapsed += start.elapsed();
                 for id in &lapsed {
-                    acquire(&mut pool, id, &line, true);
+                    acquire(&mut pool, id, true);
                 }
             }
             elapsed

@@ -10,8 +10,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use seat_pool::Line;
-
 use crate::pool_work::{
     BATCH, acquire, already_active, denied, heartbeat, pool_of, reclaim, release, session,
 };
@@ -124,7 +122,6 @@ fn count(name: &str) -> f64 {
 
 /// What runs under valgrind: [`CALLS`] times one operation.
 pub fn perform(name: &str) {
-    let line = Line::<()>::default();
     let (operation, leased) = match name.strip_suffix(" with a lease") {
         Some(operation) => (operation, true),
         None => (name, name == "reclaim"),
@@ -136,16 +133,14 @@ pub fn perform(name: &str) {
     let (residents, guests) = (&residents[..CALLS as usize], &guests[..]);
     match operation {
         "acquire" => measured(|| {
-            guests
-                .iter()
-                .for_each(|id| acquire(&mut pool, id, &line, leased));
+            guests.iter().for_each(|id| acquire(&mut pool, id, leased));
         }),
         "already active" => measured(|| {
             residents
                 .iter()
-                .for_each(|id| already_active(&pool, id, &line));
+                .for_each(|id| already_active(&mut pool, id));
         }),
-        "denied" => measured(|| guests.iter().for_each(|id| denied(&pool, id, &line))),
+        "denied" => measured(|| guests.iter().for_each(|id| denied(&mut pool, id))),
         "heartbeat" => measured(|| residents.iter().for_each(|id| heartbeat(&mut pool, id))),
         "release" => measured(|| residents.iter().for_each(|id| release(&mut pool, id))),
         "reclaim" => measured(|| {

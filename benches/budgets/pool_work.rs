@@ -1,6 +1,11 @@
 //! What the commands ask of the pool, without a server around it.
 
-use seat_pool::{Acquire, Applied, Effect, Freed, Heartbeat, Lease, Line, Metadata, Moment, Pool};
+use std::convert::Infallible;
+
+use seat_pool::{
+    AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, Heartbeat, Host, Lease, Machine,
+    Metadata, MetadataError, Moment, Notice, Outcome, Pool, Waiter,
+};
 
 /// The moment at which everything happens, in milliseconds of unix time.
 pub const NOW_MS: i64 = 1_795_959_394_000;
@@ -34,58 +39,128 @@ fn lease() -> Option<Lease> {
     Lease::starting(NOW_MS, LEASE_MS)
 }
 
+/// A pool for which nobody waits.
+pub struct Alone {
+    pub pool: Pool,
+    nobody: BlockedQueue<Infallible>,
+}
+
+impl Host for Alone {
+    type Client = Infallible;
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn blocked(&self) -> &BlockedQueue<Infallible> {
+        &self.nobody
+    }
+
+    fn pool_and_blocked(&mut self) -> (&Pool, &mut BlockedQueue<Infallible>) {
+        (&self.pool, &mut self.nobody)
+    }
+
+    fn next_arrival(&mut self) -> u64 {
+        unreachable!("nobody joins the queue")
+    }
+
+    fn block_client(&mut self, _session: &[u8]) -> Option<Infallible> {
+        None
+    }
+
+    fn commit(&mut self, effect: &Effect<'_>) {
+        self.pool.apply(effect);
+    }
+
+    fn confirm(&mut self, _session: &[u8]) {}
+
+    fn wake(&mut self, waiter: Waiter<Infallible>, _outcome: Outcome) {
+        match waiter.client {}
+    }
+
+    fn notice(&mut self, _notice: Notice) {}
+
+    fn look_at(&mut self, _at_ms: i64) {}
+}
+
+impl Alone {
+    fn machine(&mut self, now: Moment) -> Machine<'_, Alone> {
+        Machine::new(self, now)
+    }
+}
+
+/// The metadata of each call.
+struct Call;
+
+impl<'a> Conditions<'a> for Call {
+    type Error = MetadataError;
+
+    fn metadata(&self) -> Result<Metadata<'a>, MetadataError> {
+        Metadata::parse(METADATA.as_bytes(), MAX_METADATA)
+    }
+
+    fn memory(&self) -> Result<(), MetadataError> {
+        Ok(())
+    }
+}
+
 /// A pool with the sessions of these ids.
-pub fn pool_of(ids: &[String], leased: bool) -> Pool {
-    let line = Line::<()>::default();
-    let mut pool = Pool::new(i64::MAX);
+pub fn pool_of(ids: &[String], leased: bool) -> Alone {
+    let mut pool = Alone {
+        pool: Pool::new(i64::MAX),
+        nobody: BlockedQueue::new(),
+    };
     for id in ids {
-        acquire(&mut pool, id, &line, leased);
+        acquire(&mut pool, id, leased);
     }
     pool
 }
 
-pub fn acquire(pool: &mut Pool, id: &str, line: &Line<()>, leased: bool) {
-    let id = id.as_bytes();
-    let decision = pool.acquire(NOW, id, i64::MAX, line);
-    assert_eq!(decision, Acquire::Vacant);
-    let metadata = Metadata::parse(METADATA.as_bytes(), MAX_METADATA).expect("metadata");
-    let lease = if leased { lease() } else { None };
-    pool.apply(&Effect::granting(NOW_MS, id, i64::MAX, &metadata, lease));
+fn ask(pool: &mut Alone, id: &str, seats: i64, leased: bool) -> Acquired<Infallible> {
+    let request = AcquireRequest {
+        session: id.as_bytes(),
+        seats,
+        lease: if leased { lease() } else { None },
+        ticket_ms: None,
+        blocks: false,
+        longest_queue: 0,
+    };
+    let answer = pool.machine(NOW).acquire(&request, &Call);
+    answer.expect("nothing is refused")
+}
+
+pub fn acquire(pool: &mut Alone, id: &str, leased: bool) {
+    let answer = ask(pool, id, i64::MAX, leased);
+    assert!(matches!(answer, Acquired::Granted(_)));
 }
 
 /// An ACQUIRE of a session that holds a seat.
-pub fn already_active(pool: &Pool, id: &str, line: &Line<()>) {
-    let decision = pool.acquire(NOW, id.as_bytes(), i64::MAX, line);
-    assert_eq!(decision, Acquire::AlreadyActive);
+pub fn already_active(pool: &mut Alone, id: &str) {
+    let answer = ask(pool, id, i64::MAX, false);
+    assert!(matches!(answer, Acquired::AlreadyActive(_)));
 }
 
 /// An ACQUIRE when all seats are taken.
-pub fn denied(pool: &Pool, id: &str, line: &Line<()>) {
-    let decision = pool.acquire(NOW, id.as_bytes(), pool.len() as i64, line);
-    assert!(matches!(decision, Acquire::NoSeats { .. }));
+pub fn denied(pool: &mut Alone, id: &str) {
+    let seats = pool.pool.len() as i64;
+    let answer = ask(pool, id, seats, false);
+    assert!(matches!(answer, Acquired::NoSeats { .. }));
 }
 
 /// A HEARTBEAT, which renews the session's lease if it has one.
-pub fn heartbeat(pool: &mut Pool, id: &str) {
-    let Heartbeat::Beat(beat) = pool.heartbeat(NOW.moved_to(NOW_MS + 1), id.as_bytes(), None)
-    else {
-        panic!("the session is active")
-    };
-    assert_eq!(pool.apply(&Effect::Beat(beat)), Applied::Done);
+pub fn heartbeat(pool: &mut Alone, id: &str) {
+    let later = NOW.moved_to(NOW_MS + 1);
+    let answer = pool.machine(later).heartbeat(id.as_bytes(), None);
+    assert!(matches!(answer, Heartbeat::Beat(_)));
 }
 
-pub fn release(pool: &mut Pool, id: &str) {
-    assert!(pool.get(NOW, id.as_bytes()).is_some());
-    let freed = pool.apply(&Effect::freeing(id.as_bytes(), Freed::Released));
-    assert_eq!(freed, Applied::Done);
+pub fn release(pool: &mut Alone, id: &str) {
+    let used = pool.machine(NOW).release(id.as_bytes());
+    assert!(used.is_some());
 }
 
 /// Takes back one batch of lapsed sessions, as the timer does.
-pub fn reclaim(pool: &mut Pool) {
+pub fn reclaim(pool: &mut Alone) {
     let long_after = NOW.moved_to(NOW_MS + 2 * LEASE_MS as i64);
-    let lapsed: Vec<Box<[u8]>> = pool.lapsed(long_after, BATCH).map(Box::from).collect();
-    assert_eq!(lapsed.len(), BATCH);
-    for id in &lapsed {
-        pool.apply(&Effect::freeing(id, Freed::Expired));
-    }
+    assert_eq!(pool.machine(long_after).expire(BATCH), BATCH);
 }

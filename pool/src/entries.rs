@@ -131,11 +131,6 @@ impl<T> QueueEntries<T> {
         });
     }
 
-    /// How many arrived before `arrival`.
-    pub fn ahead_of(&self, arrival: u64) -> usize {
-        self.figures.ahead_of(arrival)
-    }
-
     /// Who arrived first.
     pub fn first(&self) -> Option<&QueueEntry<T>> {
         let firsts = self.figures.firsts();
@@ -246,7 +241,7 @@ mod tests {
         let arrivals = model.iter().map(|entry| entry.arrival);
         for arrival in arrivals.chain([0, 1, i64::MAX as u64, u64::MAX]) {
             let ahead = model.iter().filter(|entry| entry.arrival < arrival);
-            assert_eq!(entries.ahead_of(arrival), ahead.clone().count());
+            assert_eq!(entries.figures().ahead_of(arrival), ahead.clone().count());
             for taken in [0, 1, 2, 7, u64::MAX] {
                 let competing = ahead
                     .clone()
@@ -305,7 +300,10 @@ mod tests {
         }
         let full = entries.memory_bytes();
         for number in 0..10_000u32 {
-            assert_eq!(entries.ahead_of(u64::MAX / 2), 10_000 - number as usize);
+            assert_eq!(
+                entries.figures().ahead_of(u64::MAX / 2),
+                10_000 - number as usize
+            );
             let first = entries.first().expect("some are left");
             assert_eq!(first.waiting, number);
             let session = first.session().to_vec();
@@ -325,7 +323,16 @@ mod tests {
             entries.first().map(|entry| entry.session()),
             Some(&b"first"[..])
         );
-        assert_eq!((entries.ahead_of(0), entries.ahead_of(1)), (0, 1));
-        assert_eq!((entries.ahead_of(last), entries.ahead_of(last + 1)), (1, 2));
+        assert_eq!(
+            (entries.figures().ahead_of(0), entries.figures().ahead_of(1)),
+            (0, 1)
+        );
+        assert_eq!(
+            (
+                entries.figures().ahead_of(last),
+                entries.figures().ahead_of(last + 1)
+            ),
+            (1, 2)
+        );
     }
 }

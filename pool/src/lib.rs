@@ -45,14 +45,11 @@ pub use machine::{
 pub use memory::calibrate as calibrate_memory;
 pub use metadata::{MAX_NESTING, Metadata, MetadataError, Stored};
 pub use moment::Moment;
-pub use pool::{Acquire, Applied, Heartbeat, Pool, Waiting};
-pub use queue::{Limit, Line, Ticket};
+pub use pool::{Applied, Heartbeat, Pool};
+pub use queue::Ticket;
 pub use schedule::Schedule;
 pub use session::Session;
-pub use waiting::{MAX_FIGURES, Queue};
-
-/// As `src/` calls a queue entry until it is wired to the machine.
-pub type Place<T> = QueueEntry<T>;
+pub use waiting::{MAX_FIGURES, Queue, Waiting};
 
 /// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.
 pub const MAX_SESSION_BYTES: usize = u16::MAX as usize;

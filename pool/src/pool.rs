@@ -7,7 +7,7 @@ use crate::entries::QueueEntry;
 use crate::index::Index;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
-use crate::queue::{Limit, Line, Ticket, Tickets};
+use crate::queue::{Ticket, Tickets};
 use crate::session::Session;
 use crate::slab::Slab;
 
@@ -32,20 +32,6 @@ pub struct Pool {
     tickets: Option<Box<Tickets>>,
 }
 
-/// What an ACQUIRE comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acquire {
-    /// The session holds a seat already.
-    AlreadyActive,
-    /// All seats are taken, or kept for those who wait, or none is granted at present.
-    NoSeats {
-        /// The place that the session has in the queue, or would have if it joined; 1 is the first.
-        position: usize,
-    },
-    /// A seat is free, and the session may be granted it.
-    Vacant,
-}
-
 /// What applying an effect came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -55,15 +41,6 @@ pub enum Applied {
     Done,
     /// The same, and a grant has taken the place of its session's row from before, whose lease had lapsed.
     Replaced,
-}
-
-/// Somebody in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting<'a> {
-    /// Who waits.
-    pub session: &'a [u8],
-    /// Since when, in milliseconds of unix time.
-    pub since_ms: i64,
 }
 
 /// What a HEARTBEAT comes to.
@@ -323,36 +300,6 @@ impl Pool {
                 .map_or(0, |tickets| tickets.memory_bytes())
     }
 
-    /// Decides on an ACQUIRE that states the limit, in the scripts' order: a holder is answered
-    /// before the limit counts. Whoever waits ahead has the next seats. O(1), O(log n) while leases
-    /// have lapsed or others wait.
-    pub fn acquire<W>(
-        &self,
-        moment: Moment,
-        session: &[u8],
-        limit: impl Into<Limit>,
-        line: &Line<W>,
-    ) -> Acquire {
-        if self.get(moment, session).is_some() {
-            return Acquire::AlreadyActive;
-        }
-        let ahead = self.ahead_of_session(moment, session, line);
-        let has_room = limit.into().has_room(self.used(moment) + ahead);
-        if has_room && !moment.holds_grants {
-            Acquire::Vacant
-        } else {
-            Acquire::NoSeats {
-                position: ahead + 1,
-            }
-        }
-    }
-
-    /// The number that `session` has in the order of arrival, if it waits.
-    pub fn arrival_of<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> Option<u64> {
-        let blocked = line.get(session).map(QueueEntry::arrival);
-        blocked.or_else(|| self.ticket(moment, session).map(QueueEntry::arrival))
-    }
-
     /// The valid ticket of `session`.
     pub fn ticket(&self, moment: Moment, session: &[u8]) -> Option<&QueueEntry<Ticket>> {
         let ticket = self.any_ticket(session)?;
@@ -372,117 +319,6 @@ impl Pool {
     /// The highest number of a ticket in the order of arrival. O(n).
     pub fn last_arrival(&self) -> Option<u64> {
         self.all_tickets().map(QueueEntry::arrival).max()
-    }
-
-    fn valid_tickets(&self, moment: Moment) -> usize {
-        self.tickets
-            .as_ref()
-            .map_or(0, |tickets| tickets.valid(moment))
-    }
-
-    fn tickets_ahead_of(&self, moment: Moment, arrival: u64) -> usize {
-        let tickets = self.tickets.as_ref();
-        tickets.map_or(0, |tickets| tickets.valid_ahead_of(moment, arrival))
-    }
-
-    fn ahead_of_session<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> usize {
-        match self.arrival_of(moment, session, line) {
-            Some(arrival) => {
-                let tickets = self.tickets_ahead_of(moment, arrival);
-                tickets + self.only_blocked(moment, line, arrival, tickets)
-            }
-            None => self.waiting(moment, line),
-        }
-    }
-
-    /// How many wait, with a ticket or blocked. O(log n).
-    pub fn waiting<W>(&self, moment: Moment, line: &Line<W>) -> usize {
-        let tickets = self.valid_tickets(moment);
-        tickets + self.only_blocked(moment, line, u64::MAX, tickets)
-    }
-
-    /// How many clients that arrived before `arrival` have no valid ticket, where `tickets` are ahead. O(log n), O(n) while some
-    /// tickets are lost and not removed yet.
-    fn only_blocked<W>(
-        &self,
-        moment: Moment,
-        line: &Line<W>,
-        arrival: u64,
-        tickets: usize,
-    ) -> usize {
-        if self.valid_tickets(moment) == self.tickets() {
-            return if arrival == u64::MAX {
-                line.more_than(tickets)
-            } else {
-                line.more_ahead_of(arrival, tickets)
-            };
-        }
-        line.iter()
-            .take_while(|client| client.arrival() < arrival)
-            .filter(|client| self.ticket(moment, client.session()).is_none())
-            .count()
-    }
-
-    /// How many free seats are kept for tickets at the head of the queue, where others than the
-    /// pool's sessions take `taken_elsewhere` of its seats. O(log n).
-    pub fn kept(&self, moment: Moment, taken_elsewhere: usize) -> usize {
-        let limit = Limit {
-            seats: self.seats,
-            taken_elsewhere,
-        };
-        self.valid_tickets(moment)
-            .min(limit.free(self.used(moment)))
-    }
-
-    /// The 1-based place of `session` in the queue, if it waits. O(log n).
-    pub fn position<W>(&self, moment: Moment, session: &[u8], line: &Line<W>) -> Option<usize> {
-        self.arrival_of(moment, session, line)?;
-        Some(self.ahead_of_session(moment, session, line) + 1)
-    }
-
-    /// The blocked client whose turn it is under a limit: the one that has waited longest, if a
-    /// seat is free that is not kept for a ticket ahead of it. Nobody's while grants are held.
-    /// O(log n).
-    pub fn next_in_line<'a, W>(
-        &self,
-        moment: Moment,
-        limit: impl Into<Limit>,
-        line: &'a Line<W>,
-    ) -> Option<&'a QueueEntry<W>> {
-        let first = line.first().filter(|_| !moment.holds_grants)?;
-        let ahead = self.tickets_ahead_of(moment, first.arrival());
-        limit
-            .into()
-            .has_room(self.used(moment) + ahead)
-            .then_some(first)
-    }
-
-    /// All that wait, in the order of arrival. O(n).
-    pub fn queue<'a, W>(
-        &'a self,
-        moment: Moment,
-        line: &'a Line<W>,
-        since_ms: impl Fn(&W) -> i64 + 'a,
-    ) -> Vec<Waiting<'a>> {
-        let tickets = self
-            .all_tickets()
-            .filter(move |ticket| !moment.has_passed(ticket.waiting.deadline_ms))
-            .map(|ticket| (ticket.arrival(), ticket.session(), ticket.waiting.since_ms));
-        let blocked = line
-            .iter()
-            .filter(|client| self.ticket(moment, client.session()).is_none())
-            .map(|client| {
-                (
-                    client.arrival(),
-                    client.session(),
-                    since_ms(&client.waiting),
-                )
-            });
-        let mut all: Vec<_> = tickets.chain(blocked).collect();
-        all.sort_unstable();
-        all.into_iter()
-            .map(|(_, session, since_ms)| Waiting { session, since_ms })
-            .collect()
     }
 
     /// All tickets in the order of arrival, lost ones included. O(n).

@@ -4,11 +4,20 @@ use crate::blocked::{Blocked, BlockedQueue};
 use crate::entries::QueueEntry;
 use crate::figures::{Figures, MOST_FIGURES, is_shut_out};
 use crate::moment::Moment;
-use crate::pool::{Pool, Waiting};
+use crate::pool::Pool;
 use crate::queue::Ticket;
 
 /// How many different figures may be joined with at one name.
 pub const MAX_FIGURES: usize = 8;
+
+/// Somebody in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting<'a> {
+    /// Who waits.
+    pub session: &'a [u8],
+    /// Since when, in milliseconds of unix time.
+    pub since_ms: i64,
+}
 
 /// The queue at a moment: who waits, in which order, and whose turn it is.
 ///

@@ -4,11 +4,13 @@
 //! does; a second pool that only ever saw the effects, and a third that went through the encoding, must be its equals.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use proptest::prelude::*;
 use seat_pool::{
-    Acquire, Applied, Decoder, Effect, Freed, Heartbeat, Import, Lease, Line, Metadata, Moment,
-    Pool, StaleCursor,
+    AcquireRequest, Acquired, AlreadyActive, Applied, BlockedQueue, Conditions, Decoder, Effect,
+    Freed, Granted, Heartbeat, Host, Import, Lease, Machine, Metadata, Moment, Notice, Outcome,
+    Pool, StaleCursor, Waiter,
 };
 
 #[derive(Clone, Debug)]
@@ -117,6 +119,68 @@ struct World {
     follower: Pool,
     rows: BTreeMap<Vec<u8>, Row>,
     seats: i64,
+    /// What the last effect of the machine came to.
+    applied: Option<Applied>,
+    blocked: BlockedQueue<Infallible>,
+}
+
+/// Nobody waits here.
+impl Host for World {
+    type Client = Infallible;
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn blocked(&self) -> &BlockedQueue<Infallible> {
+        &self.blocked
+    }
+
+    fn pool_and_blocked(&mut self) -> (&Pool, &mut BlockedQueue<Infallible>) {
+        (&self.pool, &mut self.blocked)
+    }
+
+    fn next_arrival(&mut self) -> u64 {
+        panic!("nobody joins the queue")
+    }
+
+    fn block_client(&mut self, _session: &[u8]) -> Option<Infallible> {
+        panic!("nobody asks to be blocked")
+    }
+
+    fn commit(&mut self, effect: &Effect<'_>) {
+        let applied = self.apply(effect);
+        assert_eq!(self.applied.replace(applied), None, "one effect a call");
+    }
+
+    fn confirm(&mut self, _session: &[u8]) {}
+
+    fn wake(&mut self, waiter: Waiter<Infallible>, _outcome: Outcome) {
+        match waiter.client {}
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        panic!("{notice:?} where nobody waits")
+    }
+
+    fn look_at(&mut self, at_ms: i64) {
+        panic!("{at_ms} where nobody waits")
+    }
+}
+
+/// Metadata, and memory enough.
+struct Sound<'a>(Metadata<'a>);
+
+impl<'a> Conditions<'a> for Sound<'a> {
+    type Error = Infallible;
+
+    fn metadata(&self) -> Result<Metadata<'a>, Infallible> {
+        Ok(self.0.clone())
+    }
+
+    fn memory(&self) -> Result<(), Infallible> {
+        Ok(())
+    }
 }
 
 fn id_bytes(id: u8) -> Vec<u8> {
@@ -140,18 +204,24 @@ impl World {
             follower: Pool::new(0),
             rows: BTreeMap::new(),
             seats: 0,
+            applied: None,
+            blocked: BlockedQueue::new(),
         }
     }
 
-    fn commit(&mut self, effect: Effect<'_>) -> Applied {
-        let applied = self.pool.apply(&effect);
-        assert_eq!(self.follower.apply(&effect), applied);
+    fn apply(&mut self, effect: &Effect<'_>) -> Applied {
+        let applied = self.pool.apply(effect);
+        assert_eq!(self.follower.apply(effect), applied);
         applied
     }
 
     /// Gives a session a row, in the place of its lapsed one if it has such.
     fn commit_row(&mut self, effect: Effect<'_>, id: Vec<u8>, row: Row) {
-        let applied = self.commit(effect);
+        let applied = self.apply(&effect);
+        self.note_row(applied, id, row);
+    }
+
+    fn note_row(&mut self, applied: Applied, id: Vec<u8>, row: Row) {
         let expected = match self.rows.insert(id, row) {
             Some(_) => Applied::Replaced,
             None => Applied::Done,
@@ -179,26 +249,46 @@ impl World {
                 metadata,
             } => {
                 let id = id_bytes(id);
-                let expected = if self.live(&id).is_some() {
-                    Acquire::AlreadyActive
-                } else if self.used() as i64 >= seats {
-                    Acquire::NoSeats { position: 1 }
-                } else {
-                    Acquire::Vacant
-                };
-                assert_eq!(
-                    self.pool
-                        .acquire(moment, &id, seats, &Line::<()>::default()),
-                    expected
-                );
-                if expected != Acquire::Vacant {
-                    return;
-                }
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
                 let parsed = Metadata::parse(metadata.as_bytes(), 1000).unwrap();
+                let count = parsed.heartbeat_count;
+                let used = self.used() as u64;
+                let expected = if self.live(&id).is_some() {
+                    let renewed = lease;
+                    Acquired::AlreadyActive(AlreadyActive { used, renewed })
+                } else if self.used() as i64 >= seats {
+                    Acquired::NoSeats { used }
+                } else {
+                    let used = used + 1;
+                    Acquired::Granted(Granted { used, seats, lease })
+                };
+                let request = AcquireRequest {
+                    session: &id,
+                    seats,
+                    lease,
+                    ticket_ms: None,
+                    blocks: false,
+                    longest_queue: 0,
+                };
+                let answer = Machine::new(self, moment).acquire(&request, &Sound(parsed));
+                assert_eq!(answer, Ok(expected));
+                let applied = self.applied.take();
+                match expected {
+                    Acquired::Granted(_) => {}
+                    Acquired::AlreadyActive(_) => {
+                        assert_eq!(applied, lease.map(|_| Applied::Done));
+                        if let Some(row) = self.rows.get_mut(&id).filter(|_| lease.is_some()) {
+                            row.lease = lease;
+                        }
+                        return;
+                    }
+                    _ => {
+                        assert_eq!(applied, None);
+                        return;
+                    }
+                }
                 self.seats = seats;
                 let seconds = now_ms / 1000;
-                let count = parsed.heartbeat_count;
                 let row = Row {
                     metadata: Some(metadata),
                     acquired_at: Some(seconds),
@@ -206,8 +296,7 @@ impl World {
                     count,
                     lease,
                 };
-                let grant = Effect::granting(now_ms, &id, seats, &parsed, lease);
-                self.commit_row(grant, id.clone(), row);
+                self.note_row(applied.expect("a grant"), id, row);
                 assert!(
                     (self.pool.used(moment) as i64) <= seats,
                     "granted above the limit"
@@ -216,7 +305,8 @@ impl World {
             Step::Heartbeat { id, lease_ms } => {
                 let id = id_bytes(id);
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
-                let decision = self.pool.heartbeat(moment, &id, lease);
+                let decision = Machine::new(self, moment).heartbeat(&id, lease);
+                let applied = self.applied.take();
                 let Some(mut row) = self.live(&id).cloned() else {
                     assert_eq!(decision, Heartbeat::NotActive);
                     return;
@@ -236,13 +326,13 @@ impl World {
                 });
                 row.lease = lease.or(own);
                 assert_eq!(Some(beat.heartbeat_count), row.count);
-                assert_eq!(self.commit(Effect::Beat(beat)), Applied::Done);
+                assert_eq!(applied, Some(Applied::Done));
                 self.rows.insert(id, row);
             }
             Step::Renew { id, lease_ms } => {
                 let id = id_bytes(id);
                 let lease = Lease::starting(now_ms, lease_ms).unwrap();
-                let applied = self.commit(Effect::Renew {
+                let applied = self.apply(&Effect::Renew {
                     session: &id,
                     lease,
                 });
@@ -253,7 +343,7 @@ impl World {
             }
             Step::Free { id, why } => {
                 let id = id_bytes(id);
-                let applied = self.commit(Effect::freeing(&id, why));
+                let applied = self.apply(&Effect::freeing(&id, why));
                 assert_eq!(applied, changing(self.rows.remove(&id).is_some()));
             }
             Step::Import { id, json } => {
@@ -290,7 +380,7 @@ impl World {
                 for id in lapsed {
                     let row = self.rows.remove(&id).expect("only rows are reclaimed");
                     assert!(!row.is_live(moment), "a live session was reclaimed");
-                    self.commit(Effect::freeing(&id, Freed::Expired));
+                    self.apply(&Effect::freeing(&id, Freed::Expired));
                 }
             }
         }
