@@ -103,15 +103,11 @@ impl<'a> PoolKey<'a> {
     }
 
     /// The machine that decides about this pool and its queue. Nobody is granted a seat while grants
-    /// are suspended, or after the pool has moved to another server: then the timer tells those who
-    /// wait here.
+    /// are suspended.
     pub(crate) fn machine(&mut self) -> Machine<'_, Self> {
-        let has_departed = || queue::has_departed(self.database, self.name.bytes());
-        let moment = if self.suspended.is_some() || (!self.pool().has_sessions() && has_departed())
-        {
-            self.moment.holding_grants()
-        } else {
-            self.moment
+        let moment = match self.suspended {
+            Some(_) => self.moment.holding_grants(),
+            None => self.moment,
         };
         Machine::new(self, moment)
     }
@@ -301,6 +297,11 @@ impl Host for PoolKey<'_> {
 
     fn holds_elsewhere(&self, session: &[u8]) -> bool {
         self.invalid_entry(session).is_some()
+    }
+
+    /// Where the pool has moved to another server, the timer tells those who wait.
+    fn serves_queue(&self) -> bool {
+        self.pool().has_sessions() || !queue::has_departed(self.database, self.name.bytes())
     }
 
     fn next_arrival(&mut self) -> u64 {

@@ -1,6 +1,6 @@
 //! The state machine: every rule of acquiring, releasing and queueing, in one place.
 
-use crate::blocked::{BlockedQueue, Request, Waiter};
+use crate::blocked::{Blocked, BlockedQueue, Request, Waiter};
 use crate::effect::{Effect, Freed, Grant, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
@@ -51,6 +51,11 @@ pub trait Host {
     fn holds_elsewhere(&self, session: &[u8]) -> bool {
         let _ = session;
         false
+    }
+
+    /// Whether those who wait may be served here. A newcomer may be granted a seat all the same.
+    fn serves_queue(&self) -> bool {
+        true
     }
 
     /// The next number in the order of arrival, higher than all that were given out or seen before.
@@ -649,15 +654,23 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     fn is_turn_ahead_of(&self, arrival: Option<u64>) -> bool {
-        let next = self.queue().next_turn();
+        let next = self.next_turn();
         next.is_some_and(|next| arrival.is_none_or(|arrival| next.arrival() < arrival))
+    }
+
+    /// Who is to be served next.
+    fn next_turn(&self) -> Option<&QueueEntry<Blocked<H::Client>>> {
+        if self.host.serves_queue() {
+            self.queue().next_turn()
+        } else {
+            None
+        }
     }
 
     /// Takes the waiter whose turn it is out of the queue, and returns whether it was granted a
     /// seat.
     fn serve_next(&mut self) -> Option<bool> {
-        let next = self.queue().next_turn()?;
-        let session: Box<[u8]> = next.session().into();
+        let session: Box<[u8]> = self.next_turn()?.session().into();
         if self.is_holder(&session) {
             self.holder_came(&session);
             return Some(false);

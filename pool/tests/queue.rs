@@ -112,6 +112,8 @@ enum Step {
     CopyFrom(usize),
     Swap,
     Delete(usize),
+    /// The value moves to where nobody knows of those who wait here. The timer tells them.
+    Departs(usize),
 }
 
 /// As the command would be typed, one line a step, so that a history can be read and replayed.
@@ -153,6 +155,7 @@ impl fmt::Debug for Step {
             Step::CopyFrom(from) => write!(f, "COPY k{from} k{} REPLACE", 1 - from),
             Step::Swap => f.write_str("k0 and k1 swap their values"),
             Step::Delete(at) => write!(f, "DEL k{at}"),
+            Step::Departs(at) => write!(f, "MIGRATE k{at}"),
         }
     }
 }
@@ -205,6 +208,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => at().prop_map(Step::CopyFrom),
         1 => Just(Step::Swap),
         1 => at().prop_map(Step::Delete),
+        1 => at().prop_map(Step::Departs),
     ]
 }
 
@@ -528,6 +532,8 @@ struct Name {
     ended: Vec<(usize, u64)>,
     /// Whether another value has come whose sessions were not looked for yet.
     has_moved: bool,
+    /// Whether the value has departed and those who wait were not told yet.
+    has_departed: bool,
     /// When the timer is to look here.
     due_ms: Option<i64>,
 }
@@ -594,7 +600,7 @@ impl Key<'_> {
     /// than one step does.
     fn is_served(&self) {
         let now = self.shared.now;
-        if !now.holds_grants && self.woken < BATCH {
+        if !now.holds_grants && self.woken < BATCH && self.name.serves_queue() {
             assert_eq!(self.name.model.next_turn(now), None, "left to the timer");
         }
     }
@@ -619,6 +625,7 @@ impl Key<'_> {
             let is_turn = model.may_have_a_seat(now, seats, arrival);
             assert!(is_turn, "s{id} barges in");
             let ahead = model.next_turn_ahead_of(now, arrival);
+            let ahead = ahead.filter(|_| self.name.serves_queue());
             assert_eq!(ahead, None, "whose turn it was before s{id}'s");
             assert_eq!(
                 (seats, length_ms),
@@ -627,6 +634,10 @@ impl Key<'_> {
             self.granted = Some((id, caller.known.is_some()));
             return;
         }
+        assert!(
+            self.name.serves_queue(),
+            "s{id} is served at a name without its pool"
+        );
         assert_eq!(model.next_turn(now), Some(id), "whose turn it is");
         let waiting = model.waiting(now);
         let entry = waiting.iter().find(|entry| entry.id == id).unwrap();
@@ -682,7 +693,8 @@ impl Key<'_> {
         let refused = |fault| Expected::Refused(Refusal::Unmet(fault));
         let may_have = model.may_have_a_seat(now, call.seats, arrival);
         let may_have = !now.holds_grants && may_have;
-        let is_its_turn = may_have && model.can_serve_those_ahead_of(now, arrival);
+        let is_its_turn =
+            may_have && (!self.name.serves_queue() || model.can_serve_those_ahead_of(now, arrival));
         let expected = if model.is_live(now, call.id) {
             Expected::AlreadyActive
         } else if model.holds_elsewhere(now, call.id) {
@@ -967,6 +979,18 @@ impl Key<'_> {
         }
     }
 
+    /// Whoever waits where the value has departed from hears that it cannot be served there.
+    fn tell_those_left_behind(&mut self) {
+        if std::mem::take(&mut self.name.has_departed) && self.name.pool.is_none() {
+            while let Some(first) = self.name.blocked.first() {
+                let session: Box<[u8]> = first.session().into();
+                let waiter = self.name.blocked.remove(&session).expect("it waits");
+                self.name.model.drop_client(id_of(&session));
+                self.shared.tell(waiter.client, Told::Gone);
+            }
+        }
+    }
+
     /// What the timer does when it is due here.
     fn look(&mut self) {
         let now = self.shared.now;
@@ -974,6 +998,7 @@ impl Key<'_> {
             return;
         }
         self.name.due_ms = None;
+        self.tell_those_left_behind();
         self.open();
         self.take_back();
         for (id, ticket_ms) in std::mem::take(&mut self.name.ended) {
@@ -1024,6 +1049,10 @@ impl Host for Key<'_> {
     fn holds_elsewhere(&self, session: &[u8]) -> bool {
         let model = &self.name.model;
         model.holds_elsewhere(self.shared.now, id_of(session))
+    }
+
+    fn serves_queue(&self) -> bool {
+        self.name.serves_queue()
     }
 
     fn next_arrival(&mut self) -> u64 {
@@ -1187,6 +1216,10 @@ impl Name {
 
     fn pool(&self) -> &Pool {
         self.pool.as_ref().unwrap_or(&NO_POOL)
+    }
+
+    fn serves_queue(&self) -> bool {
+        self.pool.is_some() || !self.has_departed
     }
 
     /// Another value, or none, comes to this name. Whoever is blocked here is served by the timer.
@@ -1374,6 +1407,13 @@ impl World {
             Step::Delete(at) => {
                 let World { shared, names } = self;
                 names[at].replace(None, None, &Model::default(), shared);
+            }
+            Step::Departs(at) => {
+                let World { shared, names } = self;
+                if names[at].pool.is_some() {
+                    names[at].replace(None, None, &Model::default(), shared);
+                    names[at].has_departed = true;
+                }
             }
         }
     }

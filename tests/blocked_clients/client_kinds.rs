@@ -289,7 +289,7 @@ fn the_releaser_does_not_get_past_those_who_wait() {
     assert_eq!(replies, r#"[1, [1, "ACQUIRED", 1, 1]]"#);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let replies = dialog.transaction(&["DEL pool", "SEAT.ACQUIRE pool a 1"]);
-    assert_eq!(replies, r#"[1, [0, "NO_SEATS_AVAILABLE", 1, 1]]"#);
+    assert_eq!(replies, r#"[1, [0, "NO_SEATS_AVAILABLE", 0, 1]]"#);
     waiter.hears(GRANTED);
 }
 
@@ -333,10 +333,11 @@ fn swapped_databases_swap_what_those_who_wait_wait_for() {
     let mut dialog = Dialog::with(&server);
     let mut there = Dialog::with(&server);
     there.expect("SELECT 3", "+OK");
-    dialog.acquire("pool", "a", 1, "{}");
+    dialog.acquire("pool", "a", 2, "{}");
+    dialog.acquire("pool", "z", 2, "{}");
     there.acquire("pool", "x", 2, "{}");
     there.acquire("pool", "y", 2, "{}");
-    let mut here = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut here = Waiter::of(&server, "SEAT.ACQUIRE pool b 2 BLOCK 0");
     let mut waiting = Dialog::with(&server);
     waiting.expect("SELECT 3", "+OK");
     let mut away = Waiter::with(waiting, &server, "SEAT.ACQUIRE pool c 2 BLOCK 0");
@@ -344,8 +345,8 @@ fn swapped_databases_swap_what_those_who_wait_wait_for() {
     dialog.expect("SEAT.RELEASE pool x", r#"[1, "RELEASED", 2]"#);
     here.hears(r#"[1, "ACQUIRED", 2, 2]"#);
     assert_eq!(there.queue("pool"), ["c"]);
-    there.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    there.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
     away.is_granted();
     assert_eq!(dialog.sessions("pool"), ["b", "y"]);
-    assert_eq!(there.sessions("pool"), ["c"]);
+    assert_eq!(there.sessions("pool"), ["c", "z"]);
 }

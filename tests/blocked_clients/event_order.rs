@@ -91,8 +91,10 @@ fn a_session_that_gets_its_seat_on_another_connection_ends_its_wait() {
         "SEAT.ACQUIRE pool b 1 BLOCK 0",
         r#"[1, "ALREADY_ACTIVE", 2]"#,
     );
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 2]"#);
-    second.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    assert_eq!(dialog.queue("pool"), ["c"]);
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    second.hears(GRANTED);
     nobody_is_blocked(&server);
 }
 
@@ -115,17 +117,17 @@ fn a_key_that_is_overwritten_and_deleted_again_serves_those_who_wait_by_what_is_
 }
 
 #[test]
-fn a_wait_for_a_limit_of_none_is_over_when_the_next_caller_states_a_higher_one() {
+fn a_wait_for_a_limit_of_none_lasts_until_resize_states_a_higher_one() {
     for wait in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
         let server = Server::start();
         let mut dialog = Dialog::with(&server);
         let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
-        let mut second = Waiter::of(&server, &format!("SEAT.ACQUIRE pool c 1 {wait}"));
-        first.hears(GRANTED);
-        assert_eq!(dialog.queue("pool"), ["c"], "{wait}");
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-        second.hears(GRANTED);
+        dialog.expect(&format!("SEAT.ACQUIRE pool c 1 {wait}"), GRANTED);
+        assert_eq!(dialog.queue("pool"), ["b"], "{wait}");
         dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RESIZE pool 1", "1");
+        first.hears(GRANTED);
+        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
         dialog.one_seat_is_free("pool");
     }
 }
@@ -156,25 +158,16 @@ fn whoever_waits_under_a_limit_of_none_is_served_when_the_last_holder_takes_the_
 }
 
 #[test]
-fn a_grant_under_a_higher_limit_lets_those_in_who_waited_at_a_missing_key() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
-    let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
-    dialog.acquire("pool", "x", 5, "{}");
-    first.is_granted();
-    assert_eq!(dialog.sessions("pool"), ["b", "x"]);
-}
-
-#[test]
 fn a_limit_lowered_and_raised_again_grants_in_order() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [mut first, mut second] = two_waiters(&server);
     let mut third = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE pool -5", "0");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    // The pool is gone with its last holder, and its limit with it.
-    first.hears(GRANTED);
-    dialog.expect("SEAT.RESIZE pool 2", "1");
+    // The pool is gone with its last holder, and those who wait have the limit still.
+    assert_eq!(dialog.queue("pool"), ["b", "c", "d"]);
+    dialog.expect("SEAT.RESIZE pool 2", "2");
+    first.hears(r#"[1, "ACQUIRED", 1, 2]"#);
     second.hears(r#"[1, "ACQUIRED", 2, 2]"#);
     dialog.expect("SEAT.RESIZE pool 9223372036854775807", "1");
     third.hears(r#"[1, "ACQUIRED", 3, 9223372036854775807]"#);

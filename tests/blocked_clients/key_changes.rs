@@ -2,7 +2,7 @@
 
 use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
 use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Builder, Server, eventually};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
 const WRONGTYPE: &str = "!WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -190,7 +190,9 @@ fn a_pool_that_somebody_makes_after_it_migrated_serves_those_who_wait() {
     let (here, mut dialog, mut waiters, there, _) = two_servers();
     let migrate = migrate(&there, "pool 0 5000");
     let replies = dialog.transaction(&[&migrate, "SEAT.ACQUIRE pool e 9"]);
-    assert_eq!(replies, r#"[+OK, [1, "ACQUIRED", 4, 9]]"#);
+    assert_eq!(replies, r#"[+OK, [1, "ACQUIRED", 1, 9]]"#);
+    assert_eq!(dialog.queue("pool"), ["b", "c", "d"]);
+    dialog.expect("SEAT.RESIZE pool 9", "3");
     for (waiter, used) in waiters.iter_mut().zip(2..) {
         waiter.hears(&format!(r#"[1, "ACQUIRED", {used}, 9]"#));
     }
@@ -272,11 +274,25 @@ fn arrive(dialog: &mut Dialog, how: &str, sessions: &[&str]) {
     }
 }
 
+/// A pool whose three seats are held.
+fn full_pool_of_three(builder: Builder) -> (Server, Dialog) {
+    let (server, mut dialog) = full_pool(builder);
+    for session in ["a2", "a3"] {
+        dialog.acquire("pool", session, 3, "{}");
+    }
+    (server, dialog)
+}
+
+/// `b` and `c`, blocked in this order for one of the three seats of `pool`.
+fn two_waiters_of_three(server: &Server) -> [Waiter; 2] {
+    ["b", "c"].map(|session| Waiter::of(server, &format!("SEAT.ACQUIRE pool {session} 3 BLOCK 0")))
+}
+
 #[test]
 fn those_at_a_name_that_another_pool_takes_are_served_under_that() {
     for how in ARRIVALS {
-        let (server, mut dialog) = full_pool(Server::builder());
-        let [mut first, mut second] = two_waiters(&server);
+        let (server, mut dialog) = full_pool_of_three(Server::builder());
+        let [mut first, mut second] = two_waiters_of_three(&server);
         arrive(&mut dialog, how, &["x"]);
         first.hears(r#"[1, "ACQUIRED", 2, 3]"#);
         second.hears(r#"[1, "ACQUIRED", 3, 3]"#);
@@ -292,8 +308,8 @@ fn those_at_a_name_that_another_pool_takes_are_served_under_that() {
 #[test]
 fn those_at_a_name_that_a_full_pool_takes_wait_on() {
     for how in ARRIVALS {
-        let (server, mut dialog) = full_pool(Server::builder());
-        let [mut first, mut second] = two_waiters(&server);
+        let (server, mut dialog) = full_pool_of_three(Server::builder());
+        let [mut first, mut second] = two_waiters_of_three(&server);
         arrive(&mut dialog, how, &["x", "y", "z"]);
         assert_eq!(dialog.queue("pool"), ["b", "c"], "{how}");
         dialog.expect("SEAT.RELEASE pool y", r#"[1, "RELEASED", 3]"#);
@@ -308,9 +324,9 @@ fn those_at_a_name_that_a_full_pool_takes_wait_on() {
 #[test]
 fn a_waiter_whose_session_holds_a_seat_in_the_pool_that_arrived_is_told_so_and_has_its_lease() {
     for how in ARRIVALS {
-        let (server, mut dialog) = full_pool(Server::builder().recording());
-        let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
-        let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+        let (server, mut dialog) = full_pool_of_three(Server::builder().recording());
+        let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 3 {} EX 60 BLOCK 0");
+        let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 3 BLOCK 0");
         // No seat is free there, and none becomes free.
         arrive(&mut dialog, how, &["b", "y", "z"]);
         first.hears(r#"[1, "ALREADY_ACTIVE", 3, 60000]"#);
@@ -470,7 +486,10 @@ fn those_who_waited_before_a_reload_wait_on_after_it() {
 #[test]
 fn many_who_wait_at_a_key_that_goes_are_all_served_or_told() {
     let (server, mut dialog) = full_pool(Server::builder());
-    let block = |number| Waiter::of(&server, &format!("SEAT.ACQUIRE pool s{number} 1 BLOCK 0"));
+    for number in 1..150 {
+        dialog.acquire("pool", &format!("a{number}"), 150, "{}");
+    }
+    let block = |number| Waiter::of(&server, &format!("SEAT.ACQUIRE pool s{number} 150 BLOCK 0"));
     let mut waiters: Vec<_> = (0..200).map(block).collect();
     dialog.acquire("other", "x", 150, "{}");
     dialog.expect("RENAME other pool", "+OK");

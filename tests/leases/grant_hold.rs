@@ -123,9 +123,9 @@ fn a_flush_holds_grants_in_its_database_alone() {
     }
     is_served(&mut wire, "FLUSHALL");
     wire.ask("SELECT 0");
-    // With another limit, whoever waited through the flush is let in.
+    // With another limit for all, whoever waited through the flush is let in.
     let mut last = Waiter::of(&server, "SEAT.ACQUIRE empty last 0 BLOCK 0");
-    assert_eq!(wire.ask("SEAT.ACQUIRE empty boss 3"), "1 ACQUIRED 3 3");
+    assert_eq!(wire.ask("SEAT.RESIZE empty 3"), "2");
     waiter.is_granted();
     last.is_granted();
 }

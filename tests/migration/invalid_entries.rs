@@ -123,10 +123,11 @@ fn the_queue_is_served_by_the_count() {
     assert_eq!(dialog.queue("p"), ["y"]);
     drop(third);
     dialog.queue_becomes("p", &[]);
-    // A newcomer with a higher limit lets those in who wait for it, by the same count.
+    // A higher limit for all lets those in who wait, by the same count.
     let mut waits = Waiter::of(&server, "SEAT.ACQUIRE p z 4 BLOCK 0");
-    dialog.expect("SEAT.ACQUIRE p n 5", r#"[0, "NO_SEATS_AVAILABLE", 5, 5]"#);
+    dialog.expect("SEAT.RESIZE p 5", "1");
     waits.hears(r#"[1, "ACQUIRED", 5, 5]"#);
+    dialog.expect("SEAT.ACQUIRE p n 5", r#"[0, "NO_SEATS_AVAILABLE", 5, 5]"#);
 }
 
 #[test]
@@ -230,19 +231,19 @@ fn seat_info_counts_them_where_a_command_has_found_them() {
         "SEAT.ACQUIRE p x 2 QUEUE 60000",
         r#"[0, "QUEUED", 2, 2, 2]"#,
     );
-    assert_eq!(figures(&mut dialog), [2, 2, 0, 0]);
+    assert_eq!(figures(&mut dialog), [3, 2, 1, 0]);
     dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(figures(&mut dialog), [2, 1, 1, 1]);
+    assert_eq!(figures(&mut dialog), [3, 1, 2, 1]);
     // What lists or counts sessions goes by those of the pool alone.
     dialog.expect("SEAT.COUNT p", "0");
     assert_eq!(dialog.sessions("p"), [""; 0]);
     server.wait_for_offset(&replica);
     let mut on_replica = Dialog::with(&replica);
-    assert_eq!(figures(&mut on_replica), [2, 0, 2, 2]);
+    assert_eq!(figures(&mut on_replica), [3, 0, 3, 2]);
     on_replica.expect(&format!("SCARD {SESSIONS}"), "1");
     // What has changed since is not counted before somebody looks.
     dialog.expect(&format!("SET {SESSIONS} text"), "+OK");
-    assert_eq!(figures(&mut dialog), [2, 0, 2, 2]);
+    assert_eq!(figures(&mut dialog), [3, 0, 3, 2]);
 }
 
 #[test]
