@@ -23,8 +23,9 @@ const LEGACY_LOOK_MS: i64 = 1000;
 
 /// An open key that holds a pool or nothing.
 ///
-/// What changes a pool is decided by the [`Machine`], for which the open key is the host. Changes are committed one effect at a time;
-/// their keyspace events follow when the key is closed, since whoever listens may open it again.
+/// What changes a pool is decided by the [`Machine`], for which the open key is the host. Changes
+/// are committed one effect at a time; their keyspace events follow when the key is closed, since
+/// whoever listens may open it again.
 pub(crate) struct PoolKey<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) name: Str<'a>,
@@ -102,8 +103,8 @@ impl<'a> PoolKey<'a> {
         lend(&self.key)
     }
 
-    /// The machine that decides about this pool and its queue. Nobody is granted a seat while grants
-    /// are suspended.
+    /// The machine that decides about this pool and its queue. Nobody is granted a seat while
+    /// grants are suspended.
     pub(crate) fn machine(&mut self) -> Machine<'_, Self> {
         let moment = match self.suspended {
             Some(_) => self.moment.holding_grants(),
@@ -117,7 +118,8 @@ impl<'a> PoolKey<'a> {
         self.args = args;
     }
 
-    /// Has the client of the command be blocked for at most `block_ms` milliseconds if it is blocked; 0 is for ever.
+    /// Has the client of the command be blocked for at most `block_ms` milliseconds if it is
+    /// blocked; 0 is for ever.
     pub(crate) fn block_for(&mut self, block_ms: i64) {
         self.block_ms = block_ms;
     }
@@ -207,14 +209,15 @@ impl<'a> PoolKey<'a> {
         self.gone.push(OwnedStr::new(other.bytes()));
     }
 
-    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is sent on as it came. Returns whether it met what
-    /// it changes.
+    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is sent on as it
+    /// came. Returns whether it met what it changes.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
         if self.apply(effect) == Applied::Missed {
             return false;
         }
         if self.blocked.is_some() {
-            // Somebody pipes effects in by hand. The tickets of those who are blocked may be others.
+            // Somebody pipes effects in by hand. The tickets of those who are blocked may be
+            // others.
             self.machine().value_came();
         }
         self.ctx.replicate_verbatim();

@@ -55,7 +55,8 @@ pub enum Effect<'a> {
         /// Who.
         session: &'a [u8],
     },
-    /// The pool's limit is another, and nothing else. Only what rebuilds a pool and older primaries say so.
+    /// The pool's limit is another, and nothing else. Only what rebuilds a pool and older primaries
+    /// say so.
     Seats(i64),
     /// The pool's limit is another, and all who have tickets state this figure from now on.
     Resize(i64),

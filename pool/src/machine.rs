@@ -822,8 +822,8 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// A session has come to hold a seat, in the pool or elsewhere, without an ACQUIRE: it leaves
-    /// the queue, and its client, if one is blocked here, hears so. [`Machine::serve`] is to follow.
-    /// O(log n).
+    /// the queue, and its client, if one is blocked here, hears so. [`Machine::serve`] is to
+    /// follow. O(log n).
     pub fn holder_came(&mut self, session: &[u8]) {
         if !self.is_live(session) {
             // No effect has taken its ticket.

@@ -213,7 +213,8 @@ impl Pool {
         self.tickets.as_deref()
     }
 
-    /// The effects that make this pool from nothing, in an order in which they can be applied. O(n).
+    /// The effects that make this pool from nothing, in an order in which they can be applied.
+    /// O(n).
     ///
     /// ```
     /// use seat_pool::{Effect, Metadata, Pool};
@@ -332,7 +333,8 @@ impl Pool {
         tickets.flat_map(move |tickets| tickets.lost(moment, limit))
     }
 
-    /// The tickets that are lost and not removed yet, the one that was lost first before the others. O(their number).
+    /// The tickets that are lost and not removed yet, the one that was lost first before the
+    /// others. O(their number).
     pub(crate) fn lost_entries(&self, moment: Moment) -> impl Iterator<Item = &QueueEntry<Ticket>> {
         let tickets = self.tickets.iter();
         tickets.flat_map(move |tickets| tickets.lost_entries(moment))

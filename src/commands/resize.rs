@@ -11,8 +11,9 @@ pub(super) struct Resize;
 impl Command for Resize {
     const SPEC: Spec = Spec {
         name: c"seat.resize",
-        summary: c"Changes a pool's limit now, and that of all who wait, and lets those in who may have a seat.",
-        complexity: c"O(N*log(M)) where N is the number of sessions let in or with another limit than most, and M that of all who wait",
+        summary:
+            c"Changes the limit now, for a pool and all who wait, and lets in who may have a seat.",
+        complexity: c"O(N*log(N)) where N is the number of sessions that wait",
         since: SINCE,
         flags: c"write",
         arity: 3,

@@ -17,9 +17,9 @@ use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
 use crate::{deadlines, grace, old_servers, replies, server, stats};
 
-/// Blocks the client of this call for `session` until it is woken, for at most `timeout_ms`; 0 is for ever. It must then join the queue
-/// of `key`, which is open, and [`has_joined`] must follow once that is closed. `None` if the server does not let this client be
-/// blocked.
+/// Blocks the client of this call for `session` until it is woken, for at most `timeout_ms`; 0 is
+/// for ever. It must then join the queue of `key`, which is open, and [`has_joined`] must follow
+/// once that is closed. `None` if the server does not let this client be blocked.
 pub(crate) fn block(
     ctx: Ctx<'_>,
     database: c_int,

@@ -150,8 +150,8 @@ pub(crate) fn take(database: c_int, key: &[u8]) -> Option<Box<BlockedQueue<Waite
     STATE.with_borrow_mut(|state| state.queues.get_mut(&database)?.remove(key))
 }
 
-/// Puts a blocked queue back where it was taken from. With the last of those who waited there goes the note that the name is to be
-/// looked at.
+/// Puts a blocked queue back where it was taken from. With the last of those who waited there goes
+/// the note that the name is to be looked at.
 pub(crate) fn put(database: c_int, key: &[u8], blocked: Box<BlockedQueue<WaiterId>>) {
     STATE.with_borrow_mut(|state| {
         if !blocked.is_empty() {

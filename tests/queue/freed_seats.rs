@@ -246,7 +246,8 @@ fn who_waits_in_vain_is_denied_at_its_time_out_with_the_numbers_of_then() {
     });
     assert_eq!(sent, NOTHING);
     assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
-    // The limit is lowered meanwhile, for the waiter as well, so that the seat that frees stays empty.
+    // The limit is lowered meanwhile, for the waiter as well, so that the seat that frees stays
+    // empty.
     let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 2 BLOCK 600");
     dialog.expect("SEAT.RESIZE pool 1", "0");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
