@@ -14,7 +14,7 @@ use crate::ffi::{Args, Ctx, Mode, OpenKey, OwnedStr, Str};
 use crate::migration::InvalidEntries;
 use crate::notifications::Events;
 use crate::pool_type::POOL_TYPE;
-use crate::queue::{self, WaiterId};
+use crate::queue::{self, BlockClient, WaiterId};
 use crate::stats::{self, Total};
 use crate::{deadlines, grace};
 
@@ -37,8 +37,9 @@ pub(crate) struct PoolKey<'a> {
     key: OpenKey<Pool>,
     /// The clients that are blocked at this name, if any.
     blocked: Option<Box<BlockedQueue<WaiterId>>>,
-    /// How long the client of the command may be blocked, in milliseconds; 0 is for ever.
-    block_ms: i64,
+    /// How the client of the command is blocked, and for how many milliseconds at most; 0 is for
+    /// ever. Absent where it may not be.
+    blocking: Option<(BlockClient, i64)>,
     /// Blocked clients to be told what became of them, once the key is closed.
     wakes: Vec<WaiterId>,
     events: Events,
@@ -83,7 +84,7 @@ impl<'a> PoolKey<'a> {
             args: Args::NONE,
             key,
             blocked: None,
-            block_ms: 0,
+            blocking: None,
             wakes: Vec::new(),
             events: Events::default(),
             gone: Vec::new(),
@@ -118,10 +119,10 @@ impl<'a> PoolKey<'a> {
         self.args = args;
     }
 
-    /// Has the client of the command be blocked for at most `block_ms` milliseconds if it is
-    /// blocked; 0 is for ever.
-    pub(crate) fn block_for(&mut self, block_ms: i64) {
-        self.block_ms = block_ms;
+    /// Lets the client of the command be blocked, by `block`, for at most `timeout_ms`; 0 is for
+    /// ever.
+    pub(crate) fn may_block(&mut self, block: BlockClient, timeout_ms: i64) {
+        self.blocking = Some((block, timeout_ms));
     }
 
     /// Suspends grants while this key is open: who else holds seats cannot be known.
@@ -312,7 +313,8 @@ impl Host for PoolKey<'_> {
     }
 
     fn block_client(&mut self, session: &[u8]) -> Option<WaiterId> {
-        queue::block(self.ctx, self.database, self.name, session, self.block_ms)
+        let (block, timeout_ms) = self.blocking?;
+        block(self.ctx, self.database, self.name, session, timeout_ms)
     }
 
     fn commit(&mut self, effect: &Effect<'_>) {

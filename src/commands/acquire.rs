@@ -52,7 +52,9 @@ impl Command for Acquire {
         };
 
         let mut key = call.pool_to_change()?;
-        key.block_for(options.block_ms.unwrap_or_default());
+        if let Some(timeout_ms) = options.block_ms {
+            key.may_block(queue::block, timeout_ms);
+        }
         let acquired = key.machine().acquire(&request, &conditions);
         match acquired.map_err(|refusal| match refusal {
             Refusal::HeldElsewhere => key.invalid_entry(session).unwrap_or(Error::Internal),

@@ -23,7 +23,7 @@ use std::ffi::c_int;
 use seat_pool::{AlreadyActive, BlockedQueue, Granted, MAX_ARRIVAL};
 
 use crate::error::Error;
-use crate::ffi::{BlockedClient, Ctx};
+use crate::ffi::{BlockedClient, Ctx, Str};
 use crate::{deadlines, stats};
 
 pub(crate) use blocked::{block, has_deferred, has_joined, run_deferred, unblock_late};
@@ -34,6 +34,11 @@ pub(crate) use waking::{fail, unblock};
 
 /// A waiter's number. Never 0, which the server would take for no private data.
 pub(crate) type WaiterId = u64;
+
+/// What blocks the client of a call for a session at a key of a database, for so many milliseconds
+/// at most: [`block`]. Whoever opens the key passes it on, since the callbacks that end a wait open
+/// keys themselves.
+pub(crate) type BlockClient = fn(Ctx<'_>, c_int, Str<'_>, &[u8], i64) -> Option<WaiterId>;
 
 /// Waiters that one command or tick serves at most; a timer goes on with the rest.
 pub(crate) const BATCH: usize = 64;
