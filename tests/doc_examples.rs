@@ -601,6 +601,14 @@ fn each_error_is_documented_and_no_other() {
     );
     provoke(&mut wire, &["SEAT.EXPORT", "pool", "set", "hash"]);
 
+    wire.call(&["SEAT.ACQUIRE", "figures", "holder", "1"]);
+    for figure in ["-7", "-6", "-5", "-4", "-3", "-2", "-1", "0"] {
+        wire.call(&["SEAT.ACQUIRE", "figures", figure, figure, "QUEUE", "60000"]);
+    }
+    provoke(
+        &mut wire,
+        &["SEAT.ACQUIRE", "figures", "s", "1", "QUEUE", "60000"],
+    );
     let strict = Server::builder().module_args("max-queue-length 0").start();
     provoke(
         &mut strict.wire(),
