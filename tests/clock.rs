@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::blocked_clients::Waiter;
-use crate::lines::{Lines, total, wait_for_reclaim};
-use crate::support::{Builder, Server, Wire, eventually};
+use crate::support::{
+    Builder, Dialog, Server, Waiter, eventually, now_ms, total, wait_for_reclaim,
+};
 
 const HOUR: i64 = 3600;
 const HOUR_MS: i64 = 1000 * HOUR;
@@ -42,11 +42,11 @@ impl Clock {
     /// As [`Clock::set_ahead_by`], and returns when the server itself has looked: Valkey 9.1 goes
     /// by one look for a millisecond.
     #[track_caller]
-    fn step_ahead_to(&self, seconds: i64, wire: &mut Wire) {
+    fn step_ahead_to(&self, seconds: i64, dialog: &mut Dialog) {
         self.set_ahead_by(seconds);
         eventually("the server has looked at its clock", || {
-            let before_ms = real_ms();
-            is_ahead(wire.now_ms() - before_ms, seconds)
+            let before_ms = now_ms();
+            is_ahead(dialog.now_ms() - before_ms, seconds)
         });
     }
 
@@ -84,11 +84,6 @@ fn library() -> &'static Path {
     })
 }
 
-fn real_ms() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    i64::try_from(now.expect("after 1970").as_millis()).expect("not that long after 1970")
-}
-
 /// Whether a clock that is ahead by so many milliseconds was set ahead by so many seconds less than
 /// a minute ago.
 fn is_ahead(ahead_ms: i64, seconds: i64) -> bool {
@@ -98,9 +93,9 @@ fn is_ahead(ahead_ms: i64, seconds: i64) -> bool {
 }
 
 #[track_caller]
-fn assert_ahead(wire: &mut Wire, seconds: i64) {
-    let before_ms = real_ms();
-    let ahead_ms = wire.now_ms() - before_ms;
+fn assert_ahead(dialog: &mut Dialog, seconds: i64) {
+    let before_ms = now_ms();
+    let ahead_ms = dialog.now_ms() - before_ms;
     assert!(
         is_ahead(ahead_ms, seconds),
         "the clock is {ahead_ms} ms ahead, not {seconds} s: this server does not take its time from the preloaded library"
@@ -112,22 +107,22 @@ fn forward_all_lapse_and_the_timer_notices_by_itself() {
     const STEPS: usize = 4;
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
-    let mut events = server.wire();
+    let mut events = Dialog::with(&server);
     events.ask("CONFIG SET notify-keyspace-events Ed");
-    events.call(&["PSUBSCRIBE", "*:seat.expired"]);
+    events.ask("PSUBSCRIBE *:seat.expired");
     let mut noticed = Vec::new();
     for step in 1..=STEPS as i64 {
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         for session in ["a", "b", "c"] {
-            wire.ask(&format!("SEAT.ACQUIRE pool {session} 9 EX {HOUR}"));
+            dialog.ask(&format!("SEAT.ACQUIRE pool {session} 9 EX {HOUR}"));
         }
-        drop(wire);
+        drop(dialog);
         let stepped = Instant::now();
         clock.set_ahead_by(step * (HOUR + 1));
         // Nobody sends anything until the event is there.
         events.read();
         noticed.push(stepped.elapsed());
-        assert_ahead(&mut server.wire(), step * (HOUR + 1));
+        assert_ahead(&mut Dialog::with(&server), step * (HOUR + 1));
     }
     writeln!(
         io::stderr(),
@@ -140,20 +135,20 @@ fn forward_all_lapse_and_the_timer_notices_by_itself() {
         .count();
     assert!(timely >= STEPS - 1, "noticed after {noticed:?}");
     wait_for_reclaim(&server, 3 * STEPS as u64);
-    assert_eq!(server.wire().ask("DBSIZE"), "0");
+    Dialog::with(&server).expect("DBSIZE", "0");
 }
 
 #[test]
 fn a_step_of_the_clock_is_no_absence() {
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).shipped_grace().start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 9 EX 600");
-    wire.ask("SEAT.ACQUIRE pool b 9 EX 7200");
-    clock.step_ahead_to(HOUR, &mut wire);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "b");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 9 EX 600");
+    dialog.ask("SEAT.ACQUIRE pool b 9 EX 7200");
+    clock.step_ahead_to(HOUR, &mut dialog);
+    dialog.expect("SEAT.SESSIONS pool", r#"["b"]"#);
     wait_for_reclaim(&server, 1);
-    assert_eq!(total(&server, "lease_floor_ms"), 0);
+    assert_eq!(total(&server, "seat_lease_floor_ms"), 0);
 }
 
 #[test]
@@ -161,38 +156,38 @@ fn a_floor_does_not_outlast_its_length_when_the_clock_steps_back() {
     let clock = Clock::ahead_by(HOUR);
     let builder = Server::builder().module_args("lease-grace 4000 grant-hold 4000");
     let mut server = clock.of(builder).config("appendonly yes").start();
-    server.wire().ask("SEAT.ACQUIRE pool a 0 QUEUE 600000");
+    Dialog::with(&server).ask("SEAT.ACQUIRE pool a 0 QUEUE 600000");
     server.restart();
-    assert!(total(&server, "lease_floor_ms") > 0);
-    assert!(total(&server, "grant_hold_ms") > 0);
+    assert!(total(&server, "seat_lease_floor_ms") > 0);
+    assert!(total(&server, "seat_grant_hold_ms") > 0);
     clock.set_ahead_by(0);
     eventually("the floor and the hold are over", || {
-        total(&server, "lease_floor_ms") == 0 && total(&server, "grant_hold_ms") == 0
+        total(&server, "seat_lease_floor_ms") == 0 && total(&server, "seat_grant_hold_ms") == 0
     });
-    let mut wire = server.wire();
-    assert_eq!(wire.ask("SEAT.ACQUIRE pool b 9"), "1 ACQUIRED 1 9");
+    let mut dialog = Dialog::with(&server);
+    dialog.expect("SEAT.ACQUIRE pool b 9", r#"[1, "ACQUIRED", 1, 9]"#);
 }
 
 #[test]
 fn forward_by_less_than_the_lease_takes_that_much_of_it() {
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 9 EX 7200");
-    clock.step_ahead_to(HOUR, &mut wire);
-    let left_ms = wire.number("SEAT.PTTL pool a");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 9 EX 7200");
+    clock.step_ahead_to(HOUR, &mut dialog);
+    let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
         (HOUR_MS - 60_000..=HOUR_MS).contains(&left_ms),
         "{left_ms} ms left"
     );
-    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "1 HEARTBEAT_UPDATED 1");
-    let left_ms = wire.number("SEAT.PTTL pool a");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
         (2 * HOUR_MS - 60_000..=2 * HOUR_MS).contains(&left_ms),
         "{left_ms} ms left"
     );
-    clock.step_ahead_to(3 * HOUR + 1, &mut wire);
-    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "0 SESSION_NOT_ACTIVE");
+    clock.step_ahead_to(3 * HOUR + 1, &mut dialog);
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
     wait_for_reclaim(&server, 1);
 }
 
@@ -200,21 +195,21 @@ fn forward_by_less_than_the_lease_takes_that_much_of_it() {
 fn every_command_sees_a_step_at_once() {
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
-    let mut wire = server.wire();
-    wire.ask(&format!("SEAT.ACQUIRE pool a 1 EX {HOUR}"));
+    let mut dialog = Dialog::with(&server);
+    dialog.ask(&format!("SEAT.ACQUIRE pool a 1 EX {HOUR}"));
     // So that the row stays while it is looked at. The pause goes by the same clock.
-    wire.ask(&format!("CLIENT PAUSE {} WRITE", 10 * HOUR_MS));
+    dialog.ask(&format!("CLIENT PAUSE {} WRITE", 10 * HOUR_MS));
     for (ahead, count) in [(HOUR + 1, "0"), (0, "1"), (2 * HOUR, "0"), (-HOUR, "1")] {
-        clock.step_ahead_to(ahead, &mut wire);
-        assert_eq!(wire.ask("SEAT.COUNT pool"), count, "{ahead} s ahead");
+        clock.step_ahead_to(ahead, &mut dialog);
+        assert_eq!(dialog.ask("SEAT.COUNT pool"), count, "{ahead} s ahead");
         assert_eq!(
-            wire.ask("SEAT.PTTL pool a") == "-2",
+            dialog.ask("SEAT.PTTL pool a") == "-2",
             count == "0",
             "{ahead} s ahead"
         );
     }
-    wire.ask("CLIENT UNPAUSE");
-    assert_eq!(total(&server, "expired"), 0);
+    dialog.ask("CLIENT UNPAUSE");
+    assert_eq!(total(&server, "seat_expired"), 0);
 }
 
 #[test]
@@ -224,23 +219,23 @@ fn what_a_command_decides_and_says_is_of_one_moment() {
         .of(Server::builder())
         .env("SEAT_TEST_HURRY", "1000")
         .start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     for lease_ms in 1..=60 {
         let pool = format!("pool:{lease_ms}");
         for holder in ["a", "b", "c"] {
-            wire.ask(&format!("SEAT.ACQUIRE {pool} {holder} 3"));
+            dialog.ask(&format!("SEAT.ACQUIRE {pool} {holder} 3"));
         }
         let _waiters = ["d", "e"].map(|session| {
             Waiter::of(&server, &format!("SEAT.ACQUIRE {pool} {session} 3 BLOCK 0"))
         });
         // In one turn of the event loop, so that no timer comes between. For some length the lease ends amid the second command.
-        let replies = wire.ask_at_once(&[
+        let replies = dialog.at_once(&[
             &format!("SEAT.ACQUIRE {pool} a 3 PX {lease_ms}"),
             &format!("SEAT.RELEASE {pool} b"),
         ]);
         let used = replies[1]
-            .strip_prefix("1 RELEASED ")
-            .and_then(|used| used.parse().ok());
+            .strip_prefix(r#"[1, "RELEASED", "#)
+            .and_then(|used| used.strip_suffix(']')?.parse().ok());
         let within = used.is_some_and(|used: u32| used <= 3);
         assert!(within, "{lease_ms} ms: {replies:?}");
     }
@@ -250,10 +245,10 @@ fn what_a_command_decides_and_says_is_of_one_moment() {
 fn backward_all_last_longer_and_still_end() {
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 9 PX 400");
-    clock.step_ahead_to(-HOUR, &mut wire);
-    let left_ms = wire.number("SEAT.PTTL pool a");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 9 PX 400");
+    clock.step_ahead_to(-HOUR, &mut dialog);
+    let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
         (HOUR_MS - 60_000..=HOUR_MS + 400).contains(&left_ms),
         "{left_ms} ms left"
@@ -263,20 +258,20 @@ fn backward_all_last_longer_and_still_end() {
     eventually("the timer has come up", || {
         stepped.elapsed() > Duration::from_millis(700)
     });
-    assert_eq!(total(&server, "expired"), 0);
-    assert_eq!(
-        wire.ask("SEAT.HEARTBEAT pool a PX 500"),
-        "1 HEARTBEAT_UPDATED 1 500"
+    assert_eq!(total(&server, "seat_expired"), 0);
+    dialog.expect(
+        "SEAT.HEARTBEAT pool a PX 500",
+        r#"[1, "HEARTBEAT_UPDATED", 1, 500]"#,
     );
-    wire.ask("SEAT.ACQUIRE pool b 9 PX 100");
-    wire.ask(&format!("SEAT.ACQUIRE pool c 9 EX {HOUR}"));
+    dialog.ask("SEAT.ACQUIRE pool b 9 PX 100");
+    dialog.ask(&format!("SEAT.ACQUIRE pool c 9 EX {HOUR}"));
     // Leases of the time after the step end in their own time.
     wait_for_reclaim(&server, 2);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "c");
+    dialog.expect("SEAT.SESSIONS pool", r#"["c"]"#);
     // And what lasts longer ends when the clock has come to it.
     clock.set_ahead_by(1);
     wait_for_reclaim(&server, 3);
-    assert_eq!(wire.ask("DBSIZE"), "0");
+    dialog.expect("DBSIZE", "0");
 }
 
 #[test]
@@ -289,15 +284,15 @@ fn a_restart_keeps_the_deadline_whatever_the_clock_did_meanwhile() {
     ] {
         clock.set_ahead_by(0);
         let mut server = clock.of(Server::builder()).config(configuration).start();
-        let mut wire = server.wire();
-        wire.ask("SEAT.ACQUIRE pool a 9 EX 7200");
-        let deadline_ms = wire.pool_info("pool", "next_deadline_ms");
+        let mut dialog = Dialog::with(&server);
+        dialog.ask("SEAT.ACQUIRE pool a 9 EX 7200");
+        let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
         server.shutdown();
         clock.set_ahead_by(ahead);
         server.restart();
-        let mut wire = server.wire();
-        assert_ahead(&mut wire, ahead);
-        assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
+        let mut dialog = Dialog::with(&server);
+        assert_ahead(&mut dialog, ahead);
+        assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
         clock.set_ahead_by(2 * HOUR + 1);
         wait_for_reclaim(&server, 1);
     }
@@ -308,15 +303,15 @@ fn a_lease_that_a_restart_finds_over_is_loaded_and_reclaimed() {
     for configuration in ["save 3600 1", "appendonly yes"] {
         let clock = Clock::ahead_by(0);
         let mut server = clock.of(Server::builder()).config(configuration).start();
-        let mut wire = server.wire();
-        wire.ask(&format!("SEAT.ACQUIRE pool a 9 EX {HOUR}"));
-        wire.ask("SEAT.ACQUIRE pool b 9");
+        let mut dialog = Dialog::with(&server);
+        dialog.ask(&format!("SEAT.ACQUIRE pool a 9 EX {HOUR}"));
+        dialog.ask("SEAT.ACQUIRE pool b 9");
         server.shutdown();
         clock.set_ahead_by(HOUR + 1);
         server.restart();
         wait_for_reclaim(&server, 1);
-        assert_eq!(server.wire().ask("SEAT.SESSIONS pool"), "b");
-        assert_eq!(total(&server, "ignored_effects"), 0);
+        Dialog::with(&server).expect("SEAT.SESSIONS pool", r#"["b"]"#);
+        assert_eq!(total(&server, "seat_ignored_effects"), 0);
     }
 }
 
@@ -326,37 +321,37 @@ fn a_replica_ahead_shows_a_lapse_early_and_reclaims_nothing() {
     let clock = Clock::ahead_by(HOUR);
     let replica = clock.of(Server::builder().replica_of(&primary)).start();
     primary.wait_for_offset(&replica);
-    let (mut wire, mut ahead) = (primary.wire(), replica.wire());
+    let (mut dialog, mut ahead) = (Dialog::with(&primary), Dialog::with(&replica));
     assert_ahead(&mut ahead, HOUR);
-    wire.ask("SEAT.ACQUIRE pool a 9 EX 600");
-    wire.ask("SEAT.ACQUIRE pool b 9 EX 7200");
+    dialog.ask("SEAT.ACQUIRE pool a 9 EX 600");
+    dialog.ask("SEAT.ACQUIRE pool b 9 EX 7200");
     for _ in 0..3 {
         primary.wait_for_offset(&replica);
-        assert_eq!(ahead.ask("SEAT.SESSIONS pool"), "b");
-        assert_eq!(ahead.ask("SEAT.PTTL pool a"), "-2");
+        ahead.expect("SEAT.SESSIONS pool", r#"["b"]"#);
+        ahead.expect("SEAT.PTTL pool a", "-2");
         assert_eq!(primary.digest(), replica.digest());
         // On the primary the session lives, and its heartbeats reach a row that the replica thinks over.
-        let beat = wire.ask("SEAT.HEARTBEAT pool a");
-        assert!(beat.starts_with("1 HEARTBEAT_UPDATED "), "{beat}");
+        let beat = dialog.ask("SEAT.HEARTBEAT pool a");
+        assert!(beat.starts_with(r#"[1, "HEARTBEAT_UPDATED""#), "{beat}");
     }
     let watched = Instant::now();
     eventually("some beats of the replica's cron", || {
         watched.elapsed() > Duration::from_millis(400)
     });
-    assert_eq!(ahead.ask("EXISTS pool"), "1");
+    ahead.expect("EXISTS pool", "1");
     assert_eq!(primary.digest(), replica.digest());
-    assert_eq!(total(&replica, "expired"), 0);
+    assert_eq!(total(&replica, "seat_expired"), 0);
     // A release of what has lapsed there arrives like any other.
-    wire.ask("SEAT.RELEASE pool a");
-    wire.ask("SEAT.ACQUIRE pool c 9 EX 600");
+    dialog.ask("SEAT.RELEASE pool a");
+    dialog.ask("SEAT.ACQUIRE pool c 9 EX 600");
     primary.wait_for_offset(&replica);
     assert_eq!(primary.digest(), replica.digest());
-    assert_eq!(total(&replica, "ignored_effects"), 0);
+    assert_eq!(total(&replica, "seat_ignored_effects"), 0);
     // Once it is the primary, its clock is the one that counts.
     primary.kill9();
-    assert_eq!(ahead.ask("REPLICAOF NO ONE"), "OK");
+    ahead.expect("REPLICAOF NO ONE", "+OK");
     wait_for_reclaim(&replica, 1);
-    assert_eq!(ahead.ask("SEAT.SESSIONS pool"), "b");
+    ahead.expect("SEAT.SESSIONS pool", r#"["b"]"#);
 }
 
 #[test]
@@ -365,18 +360,18 @@ fn a_replica_behind_lets_go_when_its_primary_does() {
     let clock = Clock::ahead_by(-HOUR);
     let replica = clock.of(Server::builder().replica_of(&primary)).start();
     primary.wait_for_offset(&replica);
-    let mut wire = primary.wire();
-    wire.ask_at_once(&[
+    let mut dialog = Dialog::with(&primary);
+    dialog.at_once(&[
         "SEAT.ACQUIRE pool a 9 PX 1",
         "SEAT.ACQUIRE pool b 9",
         "CLIENT PAUSE 600000 WRITE",
     ]);
     primary.wait_for_offset(&replica);
-    let left_ms = replica.wire().number("SEAT.PTTL pool a");
+    let left_ms = Dialog::with(&replica).number("SEAT.PTTL pool a");
     assert!(left_ms > HOUR_MS - 60_000, "{left_ms} ms left");
-    wire.ask("CLIENT UNPAUSE");
+    dialog.ask("CLIENT UNPAUSE");
     wait_for_reclaim(&primary, 1);
     primary.wait_for_offset(&replica);
-    assert_eq!(replica.wire().ask("SEAT.SESSIONS pool"), "b");
+    Dialog::with(&replica).expect("SEAT.SESSIONS pool", r#"["b"]"#);
     assert_eq!(primary.digest(), replica.digest());
 }

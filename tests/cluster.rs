@@ -2,9 +2,7 @@
 
 pub mod atomic;
 
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Builder, Server, eventually};
+use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
 
 pub fn node() -> Builder {
     Server::builder()

@@ -7,8 +7,7 @@ pub mod table;
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server};
 
 /// The server's clock in seconds.
 fn server_seconds(dialog: &mut Dialog) -> i64 {

@@ -2,9 +2,7 @@
 //! or comes back: leases expire, tickets are lost, legacy keys are counted, and nothing is
 //! overbooked.
 
-use crate::lines::Lines;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Builder, Product, Server, Wire, default_binary, eventually};
+use crate::support::{Builder, Dialog, Product, Server, default_binary, eventually, total};
 
 /// The databases that hold something. What takes time to load is in a later one.
 const DATABASES: [u8; 2] = [0, 3];
@@ -32,8 +30,8 @@ fn primary() -> Server {
         builder = builder.config("shutdown-timeout 0");
     }
     let primary = builder.start();
-    let mut wire = primary.wire();
-    wire.ask_at_once(&["SELECT 5", BALLAST]);
+    let mut dialog = Dialog::with(&primary);
+    dialog.at_once(&["SELECT 5", BALLAST]);
     primary
 }
 
@@ -73,11 +71,11 @@ fn contents(name: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn fill(wire: &mut Wire, name: &str) {
+fn fill(dialog: &mut Dialog, name: &str) {
     let commands = contents(name);
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let replies = wire.ask_at_once(&commands);
-    let refused = replies.iter().find(|reply| reply.starts_with('-'));
+    let replies = dialog.at_once(&commands);
+    let refused = replies.iter().find(|reply| reply.starts_with('!'));
     assert_eq!(refused, None);
 }
 
@@ -100,7 +98,7 @@ fn is_known(server: &Server) {
 fn is_taken_care_of(server: &Server, name: &str) {
     is_known(server);
     promote(server);
-    server.wire().ask("CLIENT UNPAUSE");
+    Dialog::with(&server).ask("CLIENT UNPAUSE");
     ends_in_time(server, name);
 }
 
@@ -183,7 +181,7 @@ fn after_a_restart_and_a_reload() {
         (with_legacy_keys().config("appendonly yes"), None),
     ] {
         let mut server = builder.start();
-        fill(&mut server.wire(), "old");
+        fill(&mut Dialog::with(&server), "old");
         is_known(&server);
         if let Some(reload) = reload {
             Dialog::with(&server).expect(reload, "+OK");
@@ -199,28 +197,28 @@ fn after_a_restart_and_a_reload() {
 #[test]
 fn after_swapdb_there_and_back_and_to_another() {
     let server = with_legacy_keys().start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let mut commands = contents("old");
     let pause = commands.pop().expect("the pause");
     commands.extend(["SWAPDB 0 3", "SWAPDB 0 1", "SWAPDB 1 2", "SWAPDB 0 2"].map(str::to_owned));
     commands.push(pause);
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    wire.ask_at_once(&commands);
+    dialog.at_once(&commands);
     is_taken_care_of(&server, "old");
 }
 
 #[test]
 fn a_flush_forgets_what_it_takes_and_nothing_else() {
     let server = with_legacy_keys().start();
-    let mut wire = server.wire();
-    fill(&mut wire, "old");
+    let mut dialog = Dialog::with(&server);
+    fill(&mut dialog, "old");
     is_known(&server);
-    wire.ask("CLIENT UNPAUSE");
-    wire.ask_at_once(&["SELECT 3", "FLUSHDB"]);
+    dialog.ask("CLIENT UNPAUSE");
+    dialog.at_once(&["SELECT 3", "FLUSHDB"]);
     assert_eq!(total(&server, "seat_script_key_pools"), 1);
-    wire.ask("FLUSHALL");
+    dialog.ask("FLUSHALL");
     nothing_is_known(&server);
-    fill(&mut wire, "new");
+    fill(&mut dialog, "new");
     is_known(&server);
 }
 
@@ -228,7 +226,7 @@ fn a_flush_forgets_what_it_takes_and_nothing_else() {
 fn after_restore_of_each_value_where_another_data_set_was() {
     let from = with_legacy_keys().start();
     let server = with_legacy_keys().start();
-    let (mut there, mut here) = (from.wire(), server.wire());
+    let (mut there, mut here) = (Dialog::with(&from), Dialog::with(&server));
     fill(&mut there, "old");
     fill(&mut here, "new");
     here.ask("CLIENT UNPAUSE");
@@ -243,11 +241,9 @@ fn after_restore_of_each_value_where_another_data_set_was() {
             "old-queued",
             "license:old:active_sessions",
         ] {
-            let redis::Value::BulkString(payload) = there.value(&["DUMP", key]) else {
-                panic!("no {key}");
-            };
-            let restored = here.call(&[b"RESTORE", key.as_bytes(), b"0", &payload]);
-            assert_eq!(restored, b"+OK\r\n", "{key}");
+            let payload = there.bytes(&["DUMP", key]);
+            let restored = here.ask_args(&[b"RESTORE", key.as_bytes(), b"0", &payload]);
+            assert_eq!(restored, "+OK", "{key}");
         }
     }
     let mut dialog = Dialog::with(&server);
@@ -271,12 +267,12 @@ fn after_a_full_synchronisation_of_each_kind() {
         ("yes", "swapdb"),
     ] {
         let mut primary = primary();
-        let mut wire = primary.wire();
-        wire.ask(&format!("CONFIG SET repl-diskless-sync {from_disk}"));
-        fill(&mut wire, "new");
+        let mut dialog = Dialog::with(&primary);
+        dialog.ask(&format!("CONFIG SET repl-diskless-sync {from_disk}"));
+        fill(&mut dialog, "new");
         let server = replica(diskless_load).start();
         if diskless_load != "on-empty-db" {
-            fill(&mut server.wire(), "old");
+            fill(&mut Dialog::with(&server), "old");
             is_known(&server);
         }
         follow(&server, &primary);
@@ -292,8 +288,8 @@ fn after_a_partial_synchronisation() {
     let server = replica("swapdb").replica_of(&primary).start();
     has_synchronised(&server, &primary);
     let full = primary.info("stats")["sync_full"].clone();
-    let mut wire = primary.wire();
-    fill(&mut wire, "old");
+    let mut dialog = Dialog::with(&primary);
+    fill(&mut dialog, "old");
     Dialog::with(&server).expect("CLIENT KILL TYPE master", "1");
     eventually("the replica came back", || {
         primary.info("stats")["sync_partial_ok"] == "1"
@@ -309,12 +305,12 @@ fn after_a_partial_synchronisation() {
 #[track_caller]
 fn after_a_load_that_broke_off(diskless_load: &str, holds_something: bool) -> Server {
     let mut primary = primary();
-    let mut wire = primary.wire();
-    fill(&mut wire, "new");
-    wire.ask(SLOW);
+    let mut dialog = Dialog::with(&primary);
+    fill(&mut dialog, "new");
+    dialog.ask(SLOW);
     let server = replica(diskless_load).start();
     if holds_something {
-        fill(&mut server.wire(), "old");
+        fill(&mut Dialog::with(&server), "old");
         is_known(&server);
     }
     follow(&server, &primary);
@@ -349,8 +345,8 @@ fn nothing_is_known_after_a_first_load_that_breaks_off() {
 /// same history: so it may show the old one meanwhile. It is amid that load.
 fn amid_a_reload(settings: &str) -> (Server, Server) {
     let primary = primary();
-    let mut wire = primary.wire();
-    fill(&mut wire, "old");
+    let mut dialog = Dialog::with(&primary);
+    fill(&mut dialog, "old");
     let server = replica("swapdb")
         .module_args(settings)
         .replica_of(&primary)
@@ -372,16 +368,9 @@ fn amid_a_reload(settings: &str) -> (Server, Server) {
     commands.extend(contents("new"));
     commands.push("EXEC".to_owned());
     // At once, so that the primary reclaims nothing of the old data set in between.
-    let commands: Vec<Vec<&[u8]>> = commands
-        .iter()
-        .map(|command| command.split(' ').map(str::as_bytes).collect())
-        .collect();
-    let commands: Vec<&[&[u8]]> = commands.iter().map(Vec::as_slice).collect();
-    let replies = wire.values(&commands);
-    let Some(redis::Value::Array(replies)) = replies.last() else {
-        panic!("{replies:?}");
-    };
-    assert!(!replies.is_empty());
+    let replies = dialog.pipeline(&commands);
+    let exec = replies.last().expect("a reply to EXEC");
+    assert!(exec.starts_with("[+OK, "), "{replies:?}");
     is_amid_the_load(&server);
     if loads_aside() {
         assert_eq!(server.info("persistence")["async_loading"], "1");
@@ -476,18 +465,19 @@ fn what_a_client_restores_amid_a_load_expires_on_time() {
         primary.shutdown();
         return;
     }
+    let mut dialog = Dialog::with(&server);
     let mut wire = server.wire();
-    wire.ask("CONFIG SET replica-read-only no");
-    wire.ask("SEAT.ACQUIRE restored a 1 PX 500");
+    dialog.ask("CONFIG SET replica-read-only no");
+    dialog.ask("SEAT.ACQUIRE restored a 1 PX 500");
     let redis::Value::BulkString(payload) = wire.value(&["DUMP", "restored"]) else {
         panic!("no payload");
     };
-    wire.ask("DEL restored");
+    dialog.ask("DEL restored");
     let restore: [&[u8]; 4] = [b"RESTORE", b"restored", b"0", &payload];
     assert_eq!(wire.call(&restore), b"+OK\r\n");
     assert_eq!(server.info("persistence")["async_loading"], "1");
     primary.shutdown();
     has_stopped_loading(&server);
     promote(&server);
-    eventually("it is reclaimed", || wire.ask("EXISTS restored") == "0");
+    eventually("it is reclaimed", || dialog.ask("EXISTS restored") == "0");
 }

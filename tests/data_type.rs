@@ -4,8 +4,7 @@ pub mod corrupt_payloads;
 mod digest;
 mod memory_usage;
 
-use crate::support::dialog::{Dialog, replicated};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, replicated};
 
 /// A pool with a session of each shape: leased, counted, without metadata, with a binary id.
 pub const SHAPES: [&[&[u8]]; 5] = [

@@ -6,13 +6,15 @@ mod grace;
 mod grant_hold;
 mod persistence;
 
-use crate::lines::{Lines, effects_of, total};
-use crate::support::{Server, Wire};
+use crate::support::{Dialog, Server, effects_of, total};
 
 #[test]
 fn replies_are_exact_in_both_protocols() {
     let server = Server::start();
-    for (key, mut wire) in [("two", server.wire()), ("three", server.wire().resp3())] {
+    for (key, mut dialog) in [
+        ("two", Dialog::with(&server)),
+        ("three", Dialog::in_resp3(&server)),
+    ] {
         let expected: [(&str, &str); 14] = [
             (
                 "SEAT.ACQUIRE pool a 2 EX 60",
@@ -49,7 +51,7 @@ fn replies_are_exact_in_both_protocols() {
         ];
         for (line, reply) in expected {
             let line = line.replace("pool", key);
-            let raw = wire.call(&crate::lines::arguments(&line));
+            let raw = dialog.raw(&line.split(' ').collect::<Vec<_>>());
             let shown = String::from_utf8(raw).expect("text").replace("\r\n", "|");
             assert_eq!(shown, reply, "{line}");
         }
@@ -59,7 +61,7 @@ fn replies_are_exact_in_both_protocols() {
 #[test]
 fn a_lease_lasts_for_as_long_as_was_asked_for() {
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     for (line, length_ms) in [
         ("SEAT.ACQUIRE pool a 9 PX 60001", 60_001),
         ("SEAT.ACQUIRE pool b 9 EX 60", 60_000),
@@ -70,11 +72,11 @@ fn a_lease_lasts_for_as_long_as_was_asked_for() {
         ("SEAT.HEARTBEAT pool b PX 59001", 59_001),
         ("SEAT.HEARTBEAT pool b", 59_001),
     ] {
-        let session = crate::lines::arguments(line)[2];
+        let session = line.split(' ').nth(2).expect("a session");
         let pttl = format!("SEAT.PTTL pool {session}");
-        let (before_ms, replies) = (wire.now_ms(), wire.ask_at_once(&[line, &pttl, "TIME"]));
+        let (before_ms, replies) = (dialog.now_ms(), dialog.at_once(&[line, &pttl, "TIME"]));
         let left_ms: i64 = replies[1].parse().expect("milliseconds");
-        let passed_ms = wire.now_ms() - before_ms;
+        let passed_ms = dialog.now_ms() - before_ms;
         assert!(
             (length_ms - passed_ms..=length_ms).contains(&left_ms),
             "{line}: {left_ms} ms left of {length_ms}, and {passed_ms} have passed"
@@ -85,20 +87,20 @@ fn a_lease_lasts_for_as_long_as_was_asked_for() {
 /// The fields of the one effect that `line` has, and the span of time in which it was decided.
 fn effect(
     server: &Server,
-    wire: &mut Wire,
+    dialog: &mut Dialog,
     line: &str,
 ) -> (Vec<String>, std::ops::RangeInclusive<i64>) {
-    let before_ms = wire.now_ms();
-    let effects = effects_of(server, || drop(wire.ask(line)));
+    let before_ms = dialog.now_ms();
+    let effects = effects_of(server, || drop(dialog.ask(line)));
     assert_eq!(effects.len(), 1, "{line}: {effects:?}");
     let fields = effects[0].split(' ').map(str::to_owned).collect();
-    (fields, before_ms..=wire.now_ms())
+    (fields, before_ms..=dialog.now_ms())
 }
 
 #[test]
 fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
     let server = Server::builder().recording().start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     for (line, kind, length) in [
         (r#"SEAT.ACQUIRE pool a 9 {"m":1} EX 60"#, "GRANT", "60000"),
         ("SEAT.ACQUIRE pool b 9", "GRANT", "0"),
@@ -108,8 +110,8 @@ fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
         ("SEAT.HEARTBEAT pool b", "BEAT", "0"),
         ("SEAT.HEARTBEAT pool b EX 90", "BEAT", "90000"),
     ] {
-        let session = crate::lines::arguments(line)[2];
-        let (fields, span_ms) = effect(&server, &mut wire, line);
+        let session = line.split(' ').nth(2).expect("a session");
+        let (fields, span_ms) = effect(&server, &mut dialog, line);
         let lease_at = match kind {
             "GRANT" => 8,
             "BEAT" => 6,
@@ -141,7 +143,7 @@ fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
             "SEAT.CLEANUP pool",
             "SEAT.CLEANUP pool IDLE 1000",
         ] {
-            wire.ask(line);
+            dialog.ask(line);
         }
     });
     assert_eq!(silent, [""; 0]);
@@ -150,19 +152,19 @@ fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
 #[test]
 fn an_acquire_without_a_lease_leaves_the_one_that_there_is() {
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 1 EX 60");
-    let deadline_ms = wire.pool_info("pool", "next_deadline_ms");
-    wait_a_millisecond(&mut wire);
-    assert_eq!(wire.ask("SEAT.ACQUIRE pool a 1"), "1 ALREADY_ACTIVE 1");
-    assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
-    wire.ask("SEAT.HEARTBEAT pool a");
-    assert!(wire.pool_info("pool", "next_deadline_ms") > deadline_ms);
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 1 EX 60");
+    let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
+    wait_a_millisecond(&mut dialog);
+    dialog.expect("SEAT.ACQUIRE pool a 1", r#"[1, "ALREADY_ACTIVE", 1]"#);
+    assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
+    dialog.ask("SEAT.HEARTBEAT pool a");
+    assert!(dialog.pool_info("pool", "next_deadline_ms") > deadline_ms);
 }
 
-fn wait_a_millisecond(wire: &mut Wire) {
-    let now_ms = wire.now_ms();
-    crate::lines::wait_until(wire, now_ms + 2);
+fn wait_a_millisecond(dialog: &mut Dialog) {
+    let now_ms = dialog.now_ms();
+    dialog.wait_until(now_ms + 2);
 }
 
 #[test]
@@ -170,34 +172,29 @@ fn a_renewal_is_told_and_counts_no_heartbeat() {
     let server = Server::builder()
         .config("notify-keyspace-events EdA")
         .start();
-    let mut wire = server.wire();
-    let mut events = server.wire();
-    events.ask("PSUBSCRIBE *");
-    wire.ask("SEAT.ACQUIRE pool a 1 EX 60");
-    wire.ask("SEAT.ACQUIRE pool a 1 EX 60");
-    wire.ask("SEAT.ACQUIRE pool a 1");
-    wire.ask("SEAT.HEARTBEAT pool a");
+    let mut dialog = Dialog::with(&server);
+    let mut events = Dialog::with(&server);
+    events.ask("PSUBSCRIBE __keyevent*");
+    dialog.ask("SEAT.ACQUIRE pool a 1 EX 60");
+    dialog.ask("SEAT.ACQUIRE pool a 1 EX 60");
+    dialog.ask("SEAT.ACQUIRE pool a 1");
+    dialog.ask("SEAT.HEARTBEAT pool a");
     let mut heard = Vec::new();
     while heard
         .last()
         .is_none_or(|event: &String| event != "seat.heartbeat")
     {
-        let message = String::from_utf8(events.read()).expect("text");
-        let channel = message
-            .split("\r\n")
-            .find(|part| part.starts_with("__keyevent"));
-        let event = channel.and_then(|channel| channel.split_once("__:"));
-        heard.push(event.expect("an event").1.to_owned());
+        heard.push(events.next_event().0);
     }
     // Redis 7.0 and newer tell of a new key besides.
     heard.retain(|event| event.starts_with("seat."));
     assert_eq!(heard, ["seat.acquired", "seat.renewed", "seat.heartbeat"]);
-    let stored = wire.ask("SEAT.GET pool a");
-    assert!(stored.ends_with(r#""heartbeat_count":1}"#), "{stored}");
+    let stored = dialog.ask("SEAT.GET pool a");
+    assert!(stored.ends_with(r#""heartbeat_count":1}""#), "{stored}");
     assert_eq!(
         (
-            total(&server, "already_active"),
-            total(&server, "heartbeats")
+            total(&server, "seat_already_active"),
+            total(&server, "seat_heartbeats")
         ),
         (2, 1)
     );
@@ -206,32 +203,32 @@ fn a_renewal_is_told_and_counts_no_heartbeat() {
 #[test]
 fn the_pool_tells_of_its_leases() {
     let server = Server::builder().module_args("allow-effects yes").start();
-    let mut wire = server.wire();
-    let info = |wire: &mut Wire| {
-        ["used", "leased", "next_deadline_ms"].map(|field| wire.pool_info("pool", field))
+    let mut dialog = Dialog::with(&server);
+    let info = |dialog: &mut Dialog| {
+        ["used", "leased", "next_deadline_ms"].map(|field| dialog.pool_info("pool", field))
     };
-    let second = wire.now_ms() / 1000;
+    let second = dialog.now_ms() / 1000;
     let at_ms = |seconds: i64| (second + seconds) * 1000;
-    wire.ask("SEAT.ACQUIRE pool a 9");
-    assert_eq!(info(&mut wire), [1, 0, -1]);
+    dialog.ask("SEAT.ACQUIRE pool a 9");
+    assert_eq!(info(&mut dialog), [1, 0, -1]);
     for (session, seconds) in [("b", 3000), ("c", 2000), ("d", 4000)] {
         let deadline_ms = at_ms(seconds);
-        wire.ask(&format!(
+        dialog.ask(&format!(
             "SEAT.EFFECT pool GRANT {session} 9 {second} {second} - 5000000 {deadline_ms} {{}}"
         ));
     }
-    assert_eq!(info(&mut wire), [4, 3, at_ms(2000)]);
-    wire.ask("SEAT.RELEASE pool c");
-    assert_eq!(info(&mut wire), [3, 2, at_ms(3000)]);
-    wire.ask("SEAT.REVOKE pool b d");
-    assert_eq!(info(&mut wire), [1, 0, -1]);
+    assert_eq!(info(&mut dialog), [4, 3, at_ms(2000)]);
+    dialog.ask("SEAT.RELEASE pool c");
+    assert_eq!(info(&mut dialog), [3, 2, at_ms(3000)]);
+    dialog.ask("SEAT.REVOKE pool b d");
+    assert_eq!(info(&mut dialog), [1, 0, -1]);
 }
 
 #[test]
 fn what_scripts_stored_about_a_session_knows_no_lease() {
     let server = Server::start();
-    let mut wire = server.wire();
-    let replies = wire.ask_at_once(&[
+    let mut dialog = Dialog::with(&server);
+    let replies = dialog.at_once(&[
         r#"SEAT.ACQUIRE leased a 1 {"m":[1]} EX 60"#,
         r#"SEAT.ACQUIRE plain a 1 {"m":[1]}"#,
         "SEAT.HEARTBEAT leased a",
@@ -241,7 +238,8 @@ fn what_scripts_stored_about_a_session_knows_no_lease() {
         "SEAT.SESSIONS leased WITHMETADATA",
         "SEAT.SESSIONS plain WITHMETADATA",
     ]);
-    let keys: Vec<String> = serde_json::from_str::<serde_json::Value>(&replies[4])
+    let json = replies[4].trim_matches('"');
+    let keys: Vec<String> = serde_json::from_str::<serde_json::Value>(json)
         .expect("JSON")
         .as_object()
         .expect("an object")
@@ -252,9 +250,8 @@ fn what_scripts_stored_about_a_session_knows_no_lease() {
         keys,
         ["acquired_at", "heartbeat_count", "last_heartbeat", "m"]
     );
-    assert_eq!(replies[6].split(' ').next(), Some("a"));
-    assert_eq!(replies[6].split(' ').nth(1), Some(replies[4].as_str()));
-    assert_eq!(replies[7].split(' ').nth(1), Some(replies[5].as_str()));
+    assert_eq!(replies[6], format!(r#"["a", {}]"#, replies[4]));
+    assert_eq!(replies[7], format!(r#"["a", {}]"#, replies[5]));
 }
 
 #[test]
@@ -263,8 +260,8 @@ fn cleanup_takes_the_silent_too_if_told_how_silent() {
         .recording()
         .module_args("allow-effects yes")
         .start();
-    let mut wire = server.wire();
-    let now = wire.now_ms() / 1000;
+    let mut dialog = Dialog::with(&server);
+    let now = dialog.now_ms() / 1000;
     let far_ms = (now + 5000) * 1000;
     for (session, silent, lease) in [
         ("fresh", 0, format!("5000000 {far_ms}")),
@@ -272,26 +269,36 @@ fn cleanup_takes_the_silent_too_if_told_how_silent() {
         ("unleased", 900, "0 0".to_owned()),
     ] {
         let heard = now - silent;
-        wire.ask(&format!(
+        dialog.ask(&format!(
             "SEAT.EFFECT pool GRANT {session} 9 {heard} {heard} - {lease} {{}}"
         ));
     }
-    assert_eq!(wire.ask("SEAT.CLEANUP pool"), "0 3");
-    assert_eq!(wire.ask("SEAT.CLEANUP pool IDLE 2000"), "0 3");
+    dialog.expect("SEAT.CLEANUP pool", "[0, 3]");
+    dialog.expect("SEAT.CLEANUP pool IDLE 2000", "[0, 3]");
     assert_eq!(
         effects_of(&server, || assert_eq!(
-            wire.ask("seat.cleanup pool idle 700"),
-            "1 2"
+            dialog.ask("seat.cleanup pool idle 700"),
+            "[1, 2]"
         )),
         ["SEAT.EFFECT pool FREE expired unleased"]
     );
     assert_eq!(
         effects_of(&server, || assert_eq!(
-            wire.ask("SEAT.CLEANUP pool IDLE 300"),
-            "1 1"
+            dialog.ask("SEAT.CLEANUP pool IDLE 300"),
+            "[1, 1]"
         )),
         ["SEAT.EFFECT pool FREE expired leased"]
     );
-    assert_eq!(total(&server, "expired"), 2);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "fresh");
+    assert_eq!(total(&server, "seat_expired"), 2);
+    dialog.expect("SEAT.SESSIONS pool", r#"["fresh"]"#);
+}
+
+/// Effects by which `many` sessions get seats of `pool` with a lease until `deadline_ms`.
+pub fn grants_until(deadline_ms: i64, many: usize) -> impl Iterator<Item = String> {
+    let seconds = deadline_ms / 1000;
+    (0..many).map(move |n| {
+        format!(
+            "SEAT.EFFECT pool GRANT session-{n} 1000000 {seconds} {seconds} - 60000 {deadline_ms} {{}}"
+        )
+    })
 }

@@ -12,7 +12,6 @@ mod data_sets;
 mod data_type;
 mod doc_examples;
 mod leases;
-mod lines;
 mod memory_leaks;
 mod migration;
 mod overbooking;

@@ -1,7 +1,6 @@
 //! No memory is lost by coming and going.
 
-use crate::support::dialog::Dialog;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually};
 
 const SESSIONS: usize = 10_000;
 

@@ -11,8 +11,7 @@ mod rights;
 mod shipped;
 mod view;
 
-use crate::support::dialog::Dialog;
-use crate::support::{Builder, Server};
+use crate::support::{Builder, Dialog, Server};
 
 pub const ACQUIRE: &str = include_str!("lua/acquire_seat.lua");
 pub const RELEASE: &str = include_str!("lua/release_seat.lua");

@@ -5,9 +5,7 @@ mod damaged;
 use fastrand::Rng;
 
 use crate::data_type::{exercise, grant_shapes};
-use crate::support::dialog::{Dialog, replicated};
-use crate::support::workload;
-use crate::support::{Builder, Server, eventually};
+use crate::support::{Builder, Dialog, Server, eventually, replicated, workload};
 
 /// The append-only file, with an RDB at its head or without.
 const AOF: [&str; 2] = ["aof-use-rdb-preamble yes", "aof-use-rdb-preamble no"];

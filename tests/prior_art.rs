@@ -1,7 +1,7 @@
 //! What users of similar systems ran into, replayed.
 
-use crate::lines::{Lines, ask_many, grants_until, total, wait_for_reclaim, wait_until};
-use crate::support::{Server, Wire};
+use crate::leases::grants_until;
+use crate::support::{Dialog, Server, total, wait_for_reclaim};
 
 /// Has a session lapse, once with its row still there and once reclaimed, and replays `late` after each.
 fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
@@ -9,19 +9,19 @@ fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
     let expected: Vec<&str> = late.iter().map(|(_, reply)| *reply).collect();
 
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let at_once = [&[acquire, "DEBUG SLEEP 0.005"], &lines[..]].concat();
     assert_eq!(
-        wire.ask_at_once(&at_once)[2..],
+        dialog.at_once(&at_once)[2..],
         expected,
         "before the reclaim"
     );
 
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask(acquire);
+    let mut dialog = Dialog::with(&server);
+    dialog.ask(acquire);
     wait_for_reclaim(&server, 1);
-    let replies: Vec<String> = lines.iter().map(|line| wire.ask(line)).collect();
+    let replies: Vec<String> = lines.iter().map(|line| dialog.ask(line)).collect();
     assert_eq!(replies, expected, "after the reclaim");
 }
 
@@ -31,12 +31,15 @@ fn case_1_a_release_after_the_lapse_frees_nothing_more() {
     after_a_lapse(
         "SEAT.ACQUIRE pool a 2 PX 1",
         &[
-            ("SEAT.RELEASE pool a", "0 SESSION_NOT_FOUND"),
-            ("SEAT.RELEASE pool a", "0 SESSION_NOT_FOUND"),
+            ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
+            ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
             ("SEAT.COUNT pool", "0"),
-            ("SEAT.ACQUIRE pool b 2", "1 ACQUIRED 1 2"),
-            ("SEAT.ACQUIRE pool c 2", "1 ACQUIRED 2 2"),
-            ("SEAT.ACQUIRE pool d 2", "0 NO_SEATS_AVAILABLE 2 2"),
+            ("SEAT.ACQUIRE pool b 2", r#"[1, "ACQUIRED", 1, 2]"#),
+            ("SEAT.ACQUIRE pool c 2", r#"[1, "ACQUIRED", 2, 2]"#),
+            (
+                "SEAT.ACQUIRE pool d 2",
+                r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+            ),
         ],
     );
 }
@@ -47,11 +50,17 @@ fn case_2_a_heartbeat_after_somebody_else_came_and_went_holds_nothing() {
     after_a_lapse(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[
-            ("SEAT.ACQUIRE pool b 1 EX 60", "1 ACQUIRED 1 1 60000"),
-            ("SEAT.RELEASE pool b", "1 RELEASED 0"),
-            ("SEAT.HEARTBEAT pool a", "0 SESSION_NOT_ACTIVE"),
-            ("SEAT.HEARTBEAT pool a EX 60", "0 SESSION_NOT_ACTIVE"),
-            ("SEAT.SESSIONS pool", ""),
+            (
+                "SEAT.ACQUIRE pool b 1 EX 60",
+                r#"[1, "ACQUIRED", 1, 1, 60000]"#,
+            ),
+            ("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#),
+            ("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+            (
+                "SEAT.HEARTBEAT pool a EX 60",
+                r#"[0, "SESSION_NOT_ACTIVE"]"#,
+            ),
+            ("SEAT.SESSIONS pool", "[]"),
             ("SEAT.COUNT pool", "0"),
         ],
     );
@@ -63,10 +72,16 @@ fn case_3_a_late_release_leaves_the_next_holder_alone() {
     after_a_lapse(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[
-            ("SEAT.ACQUIRE pool b 1 EX 60", "1 ACQUIRED 1 1 60000"),
-            ("SEAT.RELEASE pool a", "0 SESSION_NOT_FOUND"),
-            ("SEAT.ACQUIRE pool c 1", "0 NO_SEATS_AVAILABLE 1 1"),
-            ("SEAT.SESSIONS pool", "b"),
+            (
+                "SEAT.ACQUIRE pool b 1 EX 60",
+                r#"[1, "ACQUIRED", 1, 1, 60000]"#,
+            ),
+            ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
+            (
+                "SEAT.ACQUIRE pool c 1",
+                r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+            ),
+            ("SEAT.SESSIONS pool", r#"["b"]"#),
         ],
     );
 }
@@ -75,28 +90,28 @@ fn case_3_a_late_release_leaves_the_next_holder_alone() {
 #[test]
 fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
     fn assert_held(server: &Server, deadline_ms: i64) {
-        let mut wire = server.wire();
-        assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
-        assert_eq!(
-            wire.ask("SEAT.ACQUIRE pool c 1"),
-            "0 NO_SEATS_AVAILABLE 1 1"
+        let mut dialog = Dialog::with(&server);
+        assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
+        dialog.expect(
+            "SEAT.ACQUIRE pool c 1",
+            r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
         );
-        assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
+        assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
     }
-    fn hold(wire: &mut Wire) -> i64 {
-        wire.ask("SEAT.ACQUIRE pool a 1 EX 3600");
-        wire.pool_info("pool", "next_deadline_ms")
+    fn hold(dialog: &mut Dialog) -> i64 {
+        dialog.ask("SEAT.ACQUIRE pool a 1 EX 3600");
+        dialog.pool_info("pool", "next_deadline_ms")
     }
-    let beats = |server: &Server| server.wire().ask("SEAT.HEARTBEAT pool a");
+    let beats = |server: &Server| Dialog::with(&server).ask("SEAT.HEARTBEAT pool a");
 
     let mut server = Server::builder().config("save 3600 1").start();
-    let deadline_ms = hold(&mut server.wire());
+    let deadline_ms = hold(&mut Dialog::with(&server));
     server.restart();
     assert_held(&server, deadline_ms);
-    assert_eq!(beats(&server), "1 HEARTBEAT_UPDATED 1");
+    assert_eq!(beats(&server), r#"[1, "HEARTBEAT_UPDATED", 1]"#);
 
     let mut server = Server::builder().recording().tcp().start();
-    let deadline_ms = hold(&mut server.wire());
+    let deadline_ms = hold(&mut Dialog::with(&server));
     server.kill9();
     server.restart();
     assert_held(&server, deadline_ms);
@@ -104,60 +119,60 @@ fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
     let replica = Server::builder().replica_of(&server).start();
     server.wait_for_offset(&replica);
     server.kill9();
-    assert_eq!(replica.wire().ask("REPLICAOF NO ONE"), "OK");
+    Dialog::with(&replica).expect("REPLICAOF NO ONE", "+OK");
     assert_held(&replica, deadline_ms);
-    assert_eq!(beats(&replica), "1 HEARTBEAT_UPDATED 1");
+    assert_eq!(beats(&replica), r#"[1, "HEARTBEAT_UPDATED", 1]"#);
 }
 
 /// Case 7, swarthy/redis-semaphore 155: one id took several permits.
 #[test]
 fn case_7_one_session_has_one_seat_however_often_it_asks() {
     let server = Server::start();
-    let mut wire = server.wire();
-    assert_eq!(
-        wire.ask("SEAT.ACQUIRE pool a 5 EX 60"),
-        "1 ACQUIRED 1 5 60000"
+    let mut dialog = Dialog::with(&server);
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 5 EX 60",
+        r#"[1, "ACQUIRED", 1, 5, 60000]"#,
     );
-    assert_eq!(
-        wire.ask("SEAT.ACQUIRE pool a 5 EX 60"),
-        "1 ALREADY_ACTIVE 1 60000"
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 5 EX 60",
+        r#"[1, "ALREADY_ACTIVE", 1, 60000]"#,
     );
-    assert_eq!(wire.ask("SEAT.ACQUIRE pool a 5"), "1 ALREADY_ACTIVE 1");
+    dialog.expect("SEAT.ACQUIRE pool a 5", r#"[1, "ALREADY_ACTIVE", 1]"#);
     for session in ["b", "c", "d", "e"] {
-        wire.ask(&format!("SEAT.ACQUIRE pool {session} 5"));
+        dialog.ask(&format!("SEAT.ACQUIRE pool {session} 5"));
     }
-    assert_eq!(
-        wire.ask("SEAT.ACQUIRE pool f 5"),
-        "0 NO_SEATS_AVAILABLE 5 5"
+    dialog.expect(
+        "SEAT.ACQUIRE pool f 5",
+        r#"[0, "NO_SEATS_AVAILABLE", 5, 5]"#,
     );
-    assert_eq!(
-        wire.ask("SEAT.ACQUIRE pool a 5 EX 60"),
-        "1 ALREADY_ACTIVE 5 60000"
+    dialog.expect(
+        "SEAT.ACQUIRE pool a 5 EX 60",
+        r#"[1, "ALREADY_ACTIVE", 5, 60000]"#,
     );
-    assert_eq!(wire.ask("SEAT.RELEASE pool a"), "1 RELEASED 4");
-    assert_eq!(wire.ask("SEAT.RELEASE pool a"), "0 SESSION_NOT_FOUND");
+    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 4]"#);
+    dialog.expect("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#);
 }
 
 /// Case 8, dv/redis-semaphore 13: a client whose clock is fast took a live holder for a stale one.
 #[test]
 fn case_8_a_clients_clock_counts_for_nothing() {
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 1 EX 30");
-    let deadline_ms = wire.pool_info("pool", "next_deadline_ms");
-    let fast = wire.now_ms() / 1000 + 60;
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 1 EX 30");
+    let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
+    let fast = dialog.now_ms() / 1000 + 60;
     let metadata = format!(r#"{{"acquired_at":{fast},"last_heartbeat":{fast},"now":{fast}}}"#);
-    assert_eq!(
-        wire.ask(&format!("SEAT.ACQUIRE pool b 1 {metadata} EX 30")),
-        "0 NO_SEATS_AVAILABLE 1 1"
+    dialog.expect(
+        &format!("SEAT.ACQUIRE pool b 1 {metadata} EX 30"),
+        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
     );
-    assert_eq!(wire.pool_info("pool", "next_deadline_ms"), deadline_ms);
-    wire.ask(&format!("SEAT.HEARTBEAT pool a {metadata}"));
-    assert!(wire.pool_info("pool", "next_deadline_ms") < fast * 1000);
-    wire.ask(&format!("SEAT.ACQUIRE pool b 2 {metadata} EX 30"));
+    assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
+    dialog.ask(&format!("SEAT.HEARTBEAT pool a {metadata}"));
+    assert!(dialog.pool_info("pool", "next_deadline_ms") < fast * 1000);
+    dialog.ask(&format!("SEAT.ACQUIRE pool b 2 {metadata} EX 30"));
     for session in ["a", "b"] {
-        let stored = wire.ask(&format!("SEAT.GET pool {session}"));
-        let stored: serde_json::Value = serde_json::from_str(&stored).expect("JSON");
+        let stored = dialog.bytes(&["SEAT.GET", "pool", session]);
+        let stored: serde_json::Value = serde_json::from_slice(&stored).expect("JSON");
         for field in ["acquired_at", "last_heartbeat"] {
             let seconds = stored[field].as_i64().expect("seconds");
             assert!(seconds < fast - 20, "{session}: {field} is the client's");
@@ -177,21 +192,21 @@ fn case_9_ten_thousand_lapses_are_nothing_to_the_next_command() {
         "SEAT.SESSIONS pool",
     ] {
         let server = Server::builder().module_args("allow-effects yes").start();
-        let mut wire = server.wire();
-        wire.ask("SEAT.ACQUIRE pool live 10001");
-        let deadline_ms = wire.now_ms() + 400;
-        ask_many(&mut wire, grants_until(deadline_ms, MANY));
-        wait_until(&mut wire, deadline_ms);
+        let mut dialog = Dialog::with(&server);
+        dialog.ask("SEAT.ACQUIRE pool live 10001");
+        let deadline_ms = dialog.now_ms() + 400;
+        dialog.ask_all(grants_until(deadline_ms, MANY));
+        dialog.wait_until(deadline_ms);
         let began = std::time::Instant::now();
-        let reply = wire.ask(command);
+        let reply = dialog.ask(command);
         let took = began.elapsed();
         let expected = match command.split(' ').next() {
-            Some("SEAT.ACQUIRE") => "1 ACQUIRED 2 10001 60000".to_owned(),
-            Some("SEAT.HEARTBEAT") => "1 HEARTBEAT_UPDATED 1 60000".to_owned(),
-            Some("SEAT.RELEASE") => "1 RELEASED 0".to_owned(),
-            Some("SEAT.SESSIONS") => "live".to_owned(),
+            Some("SEAT.ACQUIRE") => r#"[1, "ACQUIRED", 2, 10001, 60000]"#.to_owned(),
+            Some("SEAT.HEARTBEAT") => r#"[1, "HEARTBEAT_UPDATED", 1, 60000]"#.to_owned(),
+            Some("SEAT.RELEASE") => r#"[1, "RELEASED", 0]"#.to_owned(),
+            Some("SEAT.SESSIONS") => r#"["live"]"#.to_owned(),
             // The timer may have been there before.
-            _ => format!("{} 1", reply.split(' ').next().expect("a number")),
+            _ => format!("{}, 1]", reply.split(',').next().expect("a number")),
         };
         assert_eq!(reply, expected, "{command}");
         assert!(took.as_millis() < 200, "{command} took {took:?}");
@@ -203,18 +218,42 @@ fn case_9_ten_thousand_lapses_are_nothing_to_the_next_command() {
 #[test]
 fn case_10_a_grant_is_within_the_limit_that_it_states() {
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     for (line, reply) in [
-        ("SEAT.ACQUIRE pool a 1 EX 60", "1 ACQUIRED 1 1 60000"),
-        ("SEAT.ACQUIRE pool b 1 EX 60", "0 NO_SEATS_AVAILABLE 1 1"),
-        ("SEAT.ACQUIRE pool b 3 EX 60", "1 ACQUIRED 2 3 60000"),
-        ("SEAT.ACQUIRE pool c 1 EX 60", "0 NO_SEATS_AVAILABLE 2 1"),
-        ("SEAT.ACQUIRE pool c 2 EX 60", "0 NO_SEATS_AVAILABLE 2 2"),
-        ("SEAT.ACQUIRE pool c 3 EX 60", "1 ACQUIRED 3 3 60000"),
-        ("SEAT.ACQUIRE pool a 1 EX 60", "1 ALREADY_ACTIVE 3 60000"),
-        ("SEAT.ACQUIRE pool d 0 EX 60", "0 NO_SEATS_AVAILABLE 3 0"),
+        (
+            "SEAT.ACQUIRE pool a 1 EX 60",
+            r#"[1, "ACQUIRED", 1, 1, 60000]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool b 1 EX 60",
+            r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool b 3 EX 60",
+            r#"[1, "ACQUIRED", 2, 3, 60000]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool c 1 EX 60",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool c 2 EX 60",
+            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool c 3 EX 60",
+            r#"[1, "ACQUIRED", 3, 3, 60000]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool a 1 EX 60",
+            r#"[1, "ALREADY_ACTIVE", 3, 60000]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool d 0 EX 60",
+            r#"[0, "NO_SEATS_AVAILABLE", 3, 0]"#,
+        ),
     ] {
-        assert_eq!(wire.ask(line), reply, "{line}");
+        dialog.expect(line, reply);
     }
 }
 
@@ -224,13 +263,19 @@ fn case_11_a_heartbeat_revives_nobody() {
     after_a_lapse(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[
-            ("SEAT.ACQUIRE pool b 1", "1 ACQUIRED 1 1"),
-            ("SEAT.HEARTBEAT pool a", "0 SESSION_NOT_ACTIVE"),
-            ("SEAT.HEARTBEAT pool a EX 60", "0 SESSION_NOT_ACTIVE"),
+            ("SEAT.ACQUIRE pool b 1", r#"[1, "ACQUIRED", 1, 1]"#),
+            ("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+            (
+                "SEAT.HEARTBEAT pool a EX 60",
+                r#"[0, "SESSION_NOT_ACTIVE"]"#,
+            ),
             ("SEAT.COUNT pool", "1"),
-            ("SEAT.SESSIONS pool", "b"),
-            ("SEAT.RELEASE pool b", "1 RELEASED 0"),
-            ("SEAT.HEARTBEAT pool a EX 60", "0 SESSION_NOT_ACTIVE"),
+            ("SEAT.SESSIONS pool", r#"["b"]"#),
+            ("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#),
+            (
+                "SEAT.HEARTBEAT pool a EX 60",
+                r#"[0, "SESSION_NOT_ACTIVE"]"#,
+            ),
             ("SEAT.COUNT pool", "0"),
         ],
     );
@@ -240,14 +285,15 @@ fn case_11_a_heartbeat_revives_nobody() {
 #[test]
 fn a_lapse_is_counted_once() {
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 1 PX 1");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 1 PX 1");
     wait_for_reclaim(&server, 1);
-    wire.ask("SEAT.RELEASE pool a");
-    wire.ask("SEAT.REVOKE pool a");
-    wire.ask("SEAT.CLEANUP pool IDLE 0");
+    dialog.ask("SEAT.RELEASE pool a");
+    dialog.ask("SEAT.REVOKE pool a");
+    dialog.ask("SEAT.CLEANUP pool IDLE 0");
     assert_eq!(
-        ["acquired", "expired", "released", "revoked"].map(|name| total(&server, name)),
+        ["acquired", "expired", "released", "revoked"]
+            .map(|name| total(&server, &format!("seat_{name}"))),
         [1, 1, 0, 0]
     );
 }

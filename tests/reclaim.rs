@@ -5,37 +5,17 @@ mod moved_pools;
 pub mod paused_writes;
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::lines::{Lines, ask_many, effects_of, total, wait_for_reclaim, wait_until};
-use crate::support::{Server, Wire, eventually};
+use crate::support::{Dialog, Server, effects_of, eventually, now_ms, total, wait_for_reclaim};
 
 /// A connection that hears of the events of a class and is silent itself.
-fn listener(server: &Server, pattern: &str) -> Wire {
-    let mut wire = server.wire();
-    wire.ask("CONFIG SET notify-keyspace-events KEgd");
-    let confirmed = wire.call(&["PSUBSCRIBE", pattern]);
-    assert!(confirmed.starts_with(b"*3"), "{}", confirmed.escape_ascii());
-    wire
-}
-
-/// The next event that the listener hears: its channel after the colon, and what it is about.
-fn heard(listener: &mut Wire) -> (String, String) {
-    let message = String::from_utf8(listener.read()).expect("text");
-    let mut parts = message.split("\r\n").skip(6).step_by(2);
-    let channel = parts.next().expect("a channel");
-    let event = channel.split_once("__:").expect("an event").1;
-    (
-        event.to_owned(),
-        parts.next().expect("a message").to_owned(),
-    )
-}
-
-fn unix_ms() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970");
-    i64::try_from(now.as_millis()).expect("not that long after 1970")
+fn listener(server: &Server, pattern: &str) -> Dialog {
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("CONFIG SET notify-keyspace-events KEgd");
+    let confirmed = dialog.ask(&format!("PSUBSCRIBE {pattern}"));
+    assert!(confirmed.starts_with(r#"["psubscribe""#), "{confirmed}");
+    dialog
 }
 
 #[test]
@@ -51,17 +31,17 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
     let mut late_ms = Vec::new();
     for lapse in 0..LAPSES {
         let deadline_ms = {
-            let mut wire = server.wire();
+            let mut dialog = Dialog::with(&server);
             let lease_ms = 150 + 37 * lapse;
-            wire.ask(&format!("SEAT.ACQUIRE pool a 1 PX {lease_ms}"));
-            wire.pool_info("pool", "next_deadline_ms")
+            dialog.ask(&format!("SEAT.ACQUIRE pool a 1 PX {lease_ms}"));
+            dialog.pool_info("pool", "next_deadline_ms")
         };
         // From here to the event nobody sends anything.
         assert_eq!(
-            heard(&mut events),
+            events.next_event(),
             ("seat.expired".to_owned(), "pool".to_owned())
         );
-        late_ms.push(unix_ms() - deadline_ms);
+        late_ms.push(now_ms() - deadline_ms);
     }
     assert!(
         late_ms.iter().all(|&late| late >= 0),
@@ -71,7 +51,7 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
     // One may fall into a moment in which this machine was busy elsewhere.
     let timely = late_ms.iter().filter(|&&late| late < TIMELY_MS).count();
     assert!(timely >= LAPSES - 1, "reclaimed after {late_ms:?} ms");
-    assert_eq!(total(&server, "expired"), LAPSES as u64);
+    assert_eq!(total(&server, "seat_expired"), LAPSES as u64);
 }
 
 /// An earlier deadline must not wait for the later one that was there first, nor be forgotten for it.
@@ -82,8 +62,8 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
         .config("dynamic-hz no")
         .start();
     let mut events = listener(&server, "__keyevent@*__:seat.expired");
-    let mut wire = server.wire();
-    wire.ask_at_once(&[
+    let mut dialog = Dialog::with(&server);
+    dialog.at_once(&[
         "SEAT.ACQUIRE long a 9 EX 3600",
         "SEAT.ACQUIRE third a 9 PX 300",
         "SEAT.ACQUIRE first a 9 PX 100",
@@ -97,23 +77,23 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
         "SEAT.ACQUIRE released a 9 PX 120",
         "SEAT.RELEASE released a",
     ]);
-    let order: Vec<_> = (0..6).map(|_| heard(&mut events).1).collect();
+    let order: Vec<_> = (0..6).map(|_| events.next_event().1).collect();
     assert_eq!(
         order,
         ["shortened", "first", "second", "third", "first", "renewed"]
     );
-    assert_eq!(total(&server, "expired"), 6);
-    assert_eq!(wire.ask("SEAT.SESSIONS second"), "b");
-    assert_eq!(wire.ask("EXISTS long second"), "2");
+    assert_eq!(total(&server, "seat_expired"), 6);
+    dialog.expect("SEAT.SESSIONS second", r#"["b"]"#);
+    dialog.expect("EXISTS long second", "2");
 }
 
 #[test]
 fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
     let server = Server::builder().recording().start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let mut events = listener(&server, "__keyevent@*");
     let effects = effects_of(&server, || {
-        wire.ask_at_once(&[
+        dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 20",
             "SEAT.ACQUIRE pool b 9 PX 20",
             "SEAT.ACQUIRE pool c 9 PX 20",
@@ -140,7 +120,7 @@ fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
             "SEAT.EFFECT pool FREE expired c"
         ]
     );
-    let mut told: Vec<_> = (0..8).map(|_| heard(&mut events)).collect();
+    let mut told: Vec<_> = (0..8).map(|_| events.next_event()).collect();
     let mut lapses = told.split_off(5);
     assert!(
         told.iter().all(|(event, _)| event == "seat.acquired"),
@@ -156,40 +136,40 @@ fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
             event("seat.expired", "pool")
         ]
     );
-    assert_eq!(total(&server, "expired"), 4);
+    assert_eq!(total(&server, "seat_expired"), 4);
     // What was written by then is the same pool again.
     let copy = Server::builder().recording().data_of(&server).start();
     assert_eq!(copy.digest(), server.digest());
-    assert_eq!(total(&copy, "ignored_effects"), 0);
+    assert_eq!(total(&copy, "seat_ignored_effects"), 0);
 }
 
 #[test]
 fn the_end_of_a_pool_is_told_after_its_cause() {
     let server = Server::start();
     let mut events = listener(&server, "__keyspace@0__:pool");
-    server.wire().ask("SEAT.ACQUIRE pool a 1 PX 1");
-    let told: Vec<_> = (0..3).map(|_| heard(&mut events).1).collect();
+    Dialog::with(&server).ask("SEAT.ACQUIRE pool a 1 PX 1");
+    let told: Vec<_> = (0..3).map(|_| events.next_event().1).collect();
     assert_eq!(told, ["seat.acquired", "seat.expired", "del"]);
 }
 
 #[test]
 fn a_reclaim_breaks_the_transaction_of_who_watched() {
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 2 PX 20");
-    wire.ask("SEAT.ACQUIRE pool b 2");
-    let mut watching = server.wire();
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 2 PX 20");
+    dialog.ask("SEAT.ACQUIRE pool b 2");
+    let mut watching = Dialog::with(&server);
     watching.ask("WATCH pool");
     wait_for_reclaim(&server, 1);
     watching.ask("MULTI");
     watching.ask("SEAT.COUNT pool");
-    assert_eq!(watching.ask("EXEC"), "nil");
+    watching.expect("EXEC", "nil array");
     // And a look at it breaks nothing.
     watching.ask("WATCH pool");
-    wire.ask("SEAT.CLEANUP pool");
-    wire.ask("SEAT.PTTL pool b");
-    wire.ask("SEAT.HEARTBEAT pool nobody EX 5");
-    assert_eq!(watching.ask_at_once(&["SEAT.COUNT pool"]), ["1"]);
+    dialog.ask("SEAT.CLEANUP pool");
+    dialog.ask("SEAT.PTTL pool b");
+    dialog.ask("SEAT.HEARTBEAT pool nobody EX 5");
+    assert_eq!(watching.at_once(&["SEAT.COUNT pool"]), ["1"]);
 }
 
 #[test]
@@ -208,7 +188,7 @@ fn a_script_that_runs_past_deadlines_sees_the_lapses() {
         local late = redis.call('SEAT.HEARTBEAT', KEYS[1], 'a')[2]
         return {held, redis.call('SEAT.COUNT', KEYS[1]), late, redis.call('SEAT.SESSIONS', KEYS[1])}";
     let effects = effects_of(&server, || {
-        let reply = server.wire().value(&["EVAL", script, "1", "pool"]);
+        let reply = Dialog::with(&server).value(&["EVAL", script, "1", "pool"]);
         let text = |text: &str| redis::Value::BulkString(text.into());
         let expected = [
             redis::Value::Int(2),
@@ -228,74 +208,72 @@ fn a_replica_leaves_the_reclaim_to_its_primary() {
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
-    let mut wire = primary.wire();
+    let mut dialog = Dialog::with(&primary);
     for n in 0..200 {
         let lease_ms = 1 + n % 50;
-        wire.ask(&format!(
+        dialog.ask(&format!(
             "SEAT.ACQUIRE pool{} s{n} 999 PX {lease_ms}",
             n % 7
         ));
     }
-    wire.ask("SEAT.ACQUIRE pool0 stays 999");
+    dialog.ask("SEAT.ACQUIRE pool0 stays 999");
     wait_for_reclaim(&primary, 200);
     primary.wait_for_offset(&replica);
     assert_eq!(primary.digest(), replica.digest());
-    assert_eq!(wire.ask("DBSIZE"), "1");
-    assert_eq!(total(&replica, "expired"), 0);
-    assert_eq!(total(&replica, "ignored_effects"), 0);
+    dialog.expect("DBSIZE", "1");
+    assert_eq!(total(&replica, "seat_expired"), 0);
+    assert_eq!(total(&replica, "seat_ignored_effects"), 0);
 }
 
 #[test]
 fn a_promoted_replica_goes_on() {
     let mut primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
-    let mut wire = primary.wire();
-    wire.ask_at_once(&[
+    let mut dialog = Dialog::with(&primary);
+    dialog.at_once(&[
         "SEAT.ACQUIRE soon a 9 PX 100",
         "SEAT.ACQUIRE later a 9 PX 900",
         "SELECT 4",
         "SEAT.ACQUIRE elsewhere a 9 PX 900",
         "CLIENT PAUSE 600000 WRITE",
     ]);
-    let deadline_ms = wire.now_ms() + 100;
+    let deadline_ms = dialog.now_ms() + 100;
     primary.wait_for_offset(&replica);
     primary.kill9();
-    let mut wire = replica.wire();
-    wait_until(&mut wire, deadline_ms + 50);
-    assert_eq!(total(&replica, "expired"), 0);
-    assert_eq!(wire.ask("EXISTS soon"), "1");
+    let mut dialog = Dialog::with(&replica);
+    dialog.wait_until(deadline_ms + 50);
+    assert_eq!(total(&replica, "seat_expired"), 0);
+    dialog.expect("EXISTS soon", "1");
     // One lapse is overdue at the promotion, the other two come after it.
-    assert_eq!(wire.ask("REPLICAOF NO ONE"), "OK");
+    dialog.expect("REPLICAOF NO ONE", "+OK");
     eventually("the overdue seat is reclaimed", || {
-        wire.ask("EXISTS soon") == "0"
+        dialog.ask("EXISTS soon") == "0"
     });
     wait_for_reclaim(&replica, 3);
-    assert_eq!(wire.ask("DBSIZE"), "0");
+    dialog.expect("DBSIZE", "0");
 }
 
 #[test]
 fn a_demoted_primary_stops() {
     let server = Server::builder().tcp().start();
     let primary = Server::builder().tcp().start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 9 PX 500");
-    let deadline_ms = wire.now_ms() + 500;
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 9 PX 500");
+    let deadline_ms = dialog.now_ms() + 500;
     // What the old primary had is replaced; what it armed must not run against what came.
-    wire.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    primary
-        .wire()
-        .ask_at_once(&["SEAT.ACQUIRE pool a 9 PX 1", "CLIENT PAUSE 600000 WRITE"]);
+    dialog.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    Dialog::with(&primary).at_once(&["SEAT.ACQUIRE pool a 9 PX 1", "CLIENT PAUSE 600000 WRITE"]);
     primary.wait_for_offset(&server);
-    wait_until(&mut wire, deadline_ms + 100);
-    assert_eq!(wire.ask("EXISTS pool"), "1");
-    assert_eq!(wire.ask("SEAT.COUNT pool"), "0");
-    assert_eq!(total(&server, "expired"), 0);
+    dialog.wait_until(deadline_ms + 100);
+    dialog.expect("EXISTS pool", "1");
+    dialog.expect("SEAT.COUNT pool", "0");
+    assert_eq!(total(&server, "seat_expired"), 0);
     assert_eq!(server.digest(), primary.digest());
-    primary.wire().ask("CLIENT UNPAUSE");
+    Dialog::with(&primary).ask("CLIENT UNPAUSE");
     wait_for_reclaim(&primary, 1);
     primary.wait_for_offset(&server);
-    assert_eq!(wire.ask("EXISTS pool"), "0");
-    assert_eq!(total(&server, "ignored_effects"), 0);
+    dialog.expect("EXISTS pool", "0");
+    assert_eq!(total(&server, "seat_ignored_effects"), 0);
 }
 
 /// A replica keeps its hints for the day of its promotion, but not for ever: pools with names of their own come and go.
@@ -308,15 +286,12 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
     let replica = base().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     let used = |server: &Server| -> i64 {
-        server.wire().ask("MEMORY PURGE");
+        Dialog::with(&server).ask("MEMORY PURGE");
         server.info("memory")["used_memory"].parse().expect("bytes")
     };
     let before = [used(&primary), used(&replica)];
-    let mut wire = primary.wire();
-    ask_many(
-        &mut wire,
-        (0..POOLS).map(|n| format!("SEAT.ACQUIRE pool:{n:0>200} a 1 PX 1")),
-    );
+    let mut dialog = Dialog::with(&primary);
+    dialog.ask_all((0..POOLS).map(|n| format!("SEAT.ACQUIRE pool:{n:0>200} a 1 PX 1")));
     wait_for_reclaim(&primary, POOLS);
     primary.wait_for_offset(&replica);
     assert_eq!(
@@ -340,12 +315,12 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
 fn nothing_is_kept_of_deleted_pools_whose_leases_ended_early_or_whose_name_is_in_two_databases() {
     const POOLS: u64 = 20_000;
     let server = Server::start();
-    let mut wire = server.wire();
-    let used = |wire: &mut Wire| -> i64 {
-        wire.ask("MEMORY PURGE");
+    let mut dialog = Dialog::with(&server);
+    let used = |dialog: &mut Dialog| -> i64 {
+        dialog.ask("MEMORY PURGE");
         server.info("memory")["used_memory"].parse().expect("bytes")
     };
-    let before = used(&mut wire);
+    let before = used(&mut dialog);
     for round in [
         &[
             "SEAT.ACQUIRE # a 2 EX 1000000000",
@@ -367,10 +342,10 @@ fn nothing_is_kept_of_deleted_pools_whose_leases_ended_early_or_whose_name_is_in
                 let name = format!("pool:{n}:{m}:{:0>150}", round.len());
                 round.iter().map(move |command| command.replace('#', &name))
             });
-            ask_many(&mut wire, commands);
+            dialog.ask_all(commands);
         }
         eventually("the memory is given back", || {
-            used(&mut wire) - before < 1_000_000
+            used(&mut dialog) - before < 1_000_000
         });
     }
 }
@@ -386,12 +361,15 @@ fn a_lease_of_ages_does_not_keep_the_server_busy() {
         "9223370000000000000",
     ] {
         let server = Server::start();
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         let acquire = format!("SEAT.ACQUIRE pool a 1 PX {length_ms}");
-        assert_eq!(wire.ask(&acquire), format!("1 ACQUIRED 1 1 {length_ms}"));
-        let before = busy_seconds(&mut wire);
+        assert_eq!(
+            dialog.ask(&acquire),
+            format!(r#"[1, "ACQUIRED", 1, 1, {length_ms}]"#)
+        );
+        let before = busy_seconds(&server);
         std::thread::sleep(OBSERVED);
-        let spent = busy_seconds(&mut wire) - before;
+        let spent = busy_seconds(&server) - before;
         assert!(
             spent < OBSERVED.as_secs_f64() / 3.0,
             "with a lease of {length_ms} ms an idle server was busy for {spent} s of {OBSERVED:?}"
@@ -401,27 +379,21 @@ fn a_lease_of_ages_does_not_keep_the_server_busy() {
 
 const OBSERVED: Duration = Duration::from_millis(300);
 
-fn busy_seconds(wire: &mut Wire) -> f64 {
-    let cpu = wire.ask("INFO cpu");
-    let seconds = |field: &str| -> f64 {
-        let line = cpu.lines().find_map(|line| line.strip_prefix(field));
-        line.expect("a field of INFO cpu").parse().expect("seconds")
-    };
-    seconds("used_cpu_sys:") + seconds("used_cpu_user:")
+fn busy_seconds(server: &Server) -> f64 {
+    let cpu = server.info("cpu");
+    let seconds = |field: &str| cpu[field].parse::<f64>().expect("seconds");
+    seconds("used_cpu_sys") + seconds("used_cpu_user")
 }
 
 /// Nothing is polled for the sake of leases that are far off.
 #[test]
 fn leases_that_run_cost_an_idle_server_nothing() {
     let server = Server::start();
-    let mut wire = server.wire();
-    ask_many(
-        &mut wire,
-        (0..5000).map(|n| format!("SEAT.ACQUIRE pool:{n} a 1 EX 3600")),
-    );
-    let before = busy_seconds(&mut wire);
+    let mut dialog = Dialog::with(&server);
+    dialog.ask_all((0..5000).map(|n| format!("SEAT.ACQUIRE pool:{n} a 1 EX 3600")));
+    let before = busy_seconds(&server);
     std::thread::sleep(OBSERVED);
-    let spent = busy_seconds(&mut wire) - before;
+    let spent = busy_seconds(&server) - before;
     assert!(
         spent < OBSERVED.as_secs_f64() / 3.0,
         "busy for {spent} s of {OBSERVED:?}"

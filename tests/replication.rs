@@ -5,8 +5,7 @@ mod writable;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::support::Server;
-use crate::support::dialog::{Dialog, replicated};
+use crate::support::{Dialog, Server, replicated};
 
 /// The effects among what was replicated, the present time as `T`.
 #[track_caller]

@@ -5,9 +5,8 @@ mod expiry;
 mod long_poll;
 mod persistence;
 
-use crate::queue::{blocked, recording, units, waiting};
-use crate::support::dialog::{Dialog, Traces};
-use crate::support::{Server, words};
+use crate::queue::recording;
+use crate::support::{Dialog, Server, Traces, Waiter, units, words};
 
 /// A poll of `session` for one of `seats`, with a ticket that no test outlasts.
 #[track_caller]
@@ -30,7 +29,7 @@ fn polls_keep_their_places() {
     }
     let queued = r#"[0, "QUEUED", 1, 1, 3]"#;
     assert_eq!(poll(&mut dialog, "pool", "t3", 1), queued);
-    assert_eq!(waiting(&mut dialog, "pool"), ["t1", "t2", "t3"]);
+    assert_eq!(dialog.queue("pool"), ["t1", "t2", "t3"]);
     dialog.expect("SEAT.REVOKE pool t1", "0");
     let queued = r#"[0, "QUEUED", 1, 1, 2]"#;
     assert_eq!(poll(&mut dialog, "pool", "t3", 1), queued);
@@ -114,7 +113,7 @@ fn a_freed_seat_is_kept_and_the_poll_that_takes_it_brings_the_metadata() {
     // A poll that cannot take it leaves it kept.
     let reply = dialog.ask("SEAT.ACQUIRE pool t1 2 nonsense QUEUE 600000");
     assert!(reply.starts_with("!ERR metadata"), "{reply}");
-    assert_eq!(waiting(&mut dialog, "pool"), ["t1", "t2"]);
+    assert_eq!(dialog.queue("pool"), ["t1", "t2"]);
     let sent = units(&server, || {
         dialog.expect(
             "SEAT.ACQUIRE pool t1 2 {\"second\":2} PX 90000 QUEUE 600000",
@@ -124,12 +123,12 @@ fn a_freed_seat_is_kept_and_the_poll_that_takes_it_brings_the_metadata() {
     assert_eq!(sent, [["pool GRANT t1 2 T T - 90000 T {\"second\":2}"]]);
     let json = dialog.ask("SEAT.GET pool t1");
     assert!(json.starts_with(r#""{"second":2,"#), "{json}");
-    assert_eq!(waiting(&mut dialog, "pool"), ["t2"]);
+    assert_eq!(dialog.queue("pool"), ["t2"]);
     assert_eq!(dialog.pool_info("pool", "kept"), 0);
     // A call without QUEUE takes a kept seat, too.
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
     dialog.expect("SEAT.ACQUIRE pool t2 2", r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
 }
 
 #[test]
@@ -141,20 +140,20 @@ fn tickets_and_blocked_clients_share_one_order() {
         poll(&mut dialog, "pool", "t1", 1),
         r#"[0, "QUEUED", 1, 1, 1]"#
     );
-    let mut b1 = blocked(&server, "SEAT.ACQUIRE pool b1 1 BLOCK 0");
+    let mut b1 = Waiter::of(&server, "SEAT.ACQUIRE pool b1 1 BLOCK 0");
     assert_eq!(
         poll(&mut dialog, "pool", "t2", 1),
         r#"[0, "QUEUED", 1, 1, 3]"#
     );
-    let mut l1 = blocked(&server, "SEAT.ACQUIRE pool l1 1 QUEUE 600000 BLOCK 0");
-    let mut b2 = blocked(&server, "SEAT.ACQUIRE pool b2 1 BLOCK 0");
-    assert_eq!(waiting(&mut dialog, "pool"), ["t1", "b1", "t2", "l1", "b2"]);
+    let mut l1 = Waiter::of(&server, "SEAT.ACQUIRE pool l1 1 QUEUE 600000 BLOCK 0");
+    let mut b2 = Waiter::of(&server, "SEAT.ACQUIRE pool b2 1 BLOCK 0");
+    assert_eq!(dialog.queue("pool"), ["t1", "b1", "t2", "l1", "b2"]);
     assert_eq!(dialog.pool_info("pool", "waiting"), 5);
     // The seat is kept for t1; what comes after is for b1, who does not get the kept one.
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    assert_eq!(waiting(&mut dialog, "pool").len(), 5);
+    assert_eq!(dialog.queue("pool").len(), 5);
     dialog.expect("SEAT.RESIZE pool 2", "1");
-    assert_eq!(b1.read(), r#"[1, "ACQUIRED", 1, 2]"#);
+    b1.hears(r#"[1, "ACQUIRED", 1, 2]"#);
     // The third is kept for t2, and l1 waits for the fourth.
     dialog.expect("SEAT.RESIZE pool 3", "0");
     assert_eq!(dialog.pool_info("pool", "kept"), 2);
@@ -162,10 +161,10 @@ fn tickets_and_blocked_clients_share_one_order() {
         poll(&mut dialog, "pool", "t2", 3),
         r#"[1, "ACQUIRED", 2, 3]"#
     );
-    assert_eq!(waiting(&mut dialog, "pool"), ["t1", "l1", "b2"]);
+    assert_eq!(dialog.queue("pool"), ["t1", "l1", "b2"]);
     dialog.expect("SEAT.RESIZE pool 5", "2");
-    assert_eq!(l1.read(), r#"[1, "ACQUIRED", 3, 5]"#);
-    assert_eq!(b2.read(), r#"[1, "ACQUIRED", 4, 5]"#);
+    l1.hears(r#"[1, "ACQUIRED", 3, 5]"#);
+    b2.hears(r#"[1, "ACQUIRED", 4, 5]"#);
     assert_eq!(
         poll(&mut dialog, "pool", "t1", 5),
         r#"[1, "ACQUIRED", 5, 5]"#

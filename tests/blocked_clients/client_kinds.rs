@@ -1,8 +1,7 @@
 //! Kinds of clients that wait, and the contexts in which they are woken.
 
-use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
-use crate::support::dialog::{Dialog, replicated};
-use crate::support::{Product, Server};
+use super::{full_pool, two_waiters};
+use crate::support::{Dialog, Product, Server, Waiter, nobody_is_blocked, replicated};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;

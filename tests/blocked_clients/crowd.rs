@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-use super::nobody_is_blocked;
-use crate::support::dialog::Dialog;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, nobody_is_blocked};
 
 const CROWD: usize = 10_000;
 

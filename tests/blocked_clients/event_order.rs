@@ -1,8 +1,7 @@
 //! Odd orders of events.
 
-use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use super::{full_pool, two_waiters};
+use crate::support::{Dialog, Server, Waiter, nobody_is_blocked};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;

@@ -1,8 +1,7 @@
 //! The key goes, or another value takes its name.
 
-use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Builder, Server, eventually};
+use super::{full_pool, two_waiters};
+use crate::support::{Builder, Dialog, Server, Waiter, eventually, nobody_is_blocked, total};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
 const WRONGTYPE: &str = "!WRONGTYPE Operation against a key holding the wrong kind of value";

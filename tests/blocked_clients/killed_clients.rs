@@ -1,8 +1,7 @@
 //! Grants to clients that go away in the same instant: case 12 of the prior art.
 
-use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
-use crate::support::dialog::{Dialog, replicated};
-use crate::support::{Product, Server, eventually};
+use super::{full_pool, two_waiters};
+use crate::support::{Dialog, Product, Server, Waiter, eventually, nobody_is_blocked, replicated};
 
 #[test]
 fn a_seat_granted_to_a_client_that_was_killed_just_before_is_taken_back() {

@@ -2,10 +2,8 @@
 
 use tempfile::TempDir;
 
-use super::nobody_is_blocked;
 use crate::clock::compile;
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server, nobody_is_blocked};
 
 /// A server with another module that listens, made in `dir`.
 pub fn listened_to(dir: &TempDir, module_args: &str) -> Server {

@@ -4,9 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::nobody_is_blocked;
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server, nobody_is_blocked};
 
 const SCRIPT: &str = r#"
 import asyncio, os, redis, redis.asyncio

@@ -10,10 +10,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use redis::{Connection, RedisError, Value};
 
-use super::nobody_is_blocked;
-use crate::support::dialog::Dialog;
-use crate::support::workload;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, nobody_is_blocked, workload};
 
 const CLIENTS: usize = 40;
 const POOLS: [&str; 4] = ["p0", "p1", "p2", "p3"];

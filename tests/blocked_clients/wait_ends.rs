@@ -4,9 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::{Waiter, full_pool, nobody_is_blocked, two_waiters};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, total};
+use super::{full_pool, two_waiters};
+use crate::support::{Dialog, Server, Waiter, nobody_is_blocked, total};
 
 /// A client that is blocked and will read all that comes until its connection is closed.
 struct Doomed(UnixStream);

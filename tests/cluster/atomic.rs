@@ -1,9 +1,7 @@
 //! Slots that move in one step, values and all (`CLUSTER MIGRATESLOTS`): Valkey from 9 on.
 
 use super::{id_of, is_sent_away, node, slot, two_nodes};
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 /// The first and the last of some slots.
 type Range = (u32, u32);

@@ -1,7 +1,6 @@
 //! Bad input: a clear error, and nothing changes.
 
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces};
+use crate::support::{Dialog, Server, Traces};
 
 /// A server with a pool of two holders and a free seat, and the traces to be left alone.
 fn prepared() -> (Server, Dialog) {

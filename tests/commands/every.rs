@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use redis::Value;
 
 use super::table::{self, Kind, Row, TABLE};
-use crate::support::dialog::{Dialog, Traces};
-use crate::support::{Builder, Server};
+use crate::support::{Builder, Dialog, Server, Traces};
 
 fn query<T: redis::FromRedisValue>(server: &Server, command: &str) -> T {
     let reply = server.wire().value(&command.split(' ').collect::<Vec<_>>());

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 
-use crate::support::Server;
-use crate::support::dialog::Dialog;
-use crate::support::workload;
+use crate::support::{Dialog, Server, workload};
 
 /// What a cursor of another value is answered.
 const STALE: &str = "!STALECURSOR The pool was loaded or replaced since this cursor was returned, begin again from 0";

@@ -1,7 +1,7 @@
 //! RESTORE of payloads that are not what DUMP gave, with a checksum that says they are.
 
 use super::{exercise, grant_shapes, open_server};
-use crate::support::dialog::Dialog;
+use crate::support::Dialog;
 
 /// A payload ends with the RDB version and a checksum of all before it.
 pub const CHECKSUM: usize = 8;

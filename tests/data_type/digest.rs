@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{SHAPES, grant, grant_shapes, open_server};
-use crate::support::dialog::Dialog;
+use crate::support::Dialog;
 
 #[test]
 fn each_field_matters() {

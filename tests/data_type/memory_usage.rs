@@ -1,7 +1,6 @@
 //! MEMORY USAGE against what the server's allocator says, and what is given back.
 
-use crate::support::dialog::Dialog;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually};
 
 /// Nothing but the pools may move used_memory: nor those that are gone, which Valkey frees later
 /// unless it is told not to.
@@ -164,7 +163,7 @@ fn of_leased_sessions() {
             id(n),
             metadata(n)
         ));
-        assert_eq!(dialog.read(), "1");
+        dialog.hears("1");
     }
     drop(dialog);
     let truth = used_memory(&server) - before;

@@ -1,7 +1,6 @@
 //! What is refused, and where options may stand.
 
-use crate::lines::{Lines, effects_of};
-use crate::support::Server;
+use crate::support::{Dialog, Server, effects_of};
 
 /// Options that cannot be, and the words that the error must have.
 const BAD: [(&[&str], &[&str]); 34] = [
@@ -44,9 +43,9 @@ const BAD: [(&[&str], &[&str]); 34] = [
 #[test]
 fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
     let server = Server::builder().recording().start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool leased 3 EX 5000");
-    wire.ask("SEAT.ACQUIRE pool unleased 3");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool leased 3 EX 5000");
+    dialog.ask("SEAT.ACQUIRE pool unleased 3");
     let before = (server.digest(), server.info("seat"));
     let stream = effects_of(&server, || {
         for (options, names) in BAD {
@@ -63,16 +62,16 @@ fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
                 &["SEAT.HEARTBEAT", "missing", "new"],
             ] {
                 let call = [command, options].concat();
-                let reply = String::from_utf8(wire.call(&call)).expect("text");
+                let reply = dialog.ask_args(&call);
                 let named = names.iter().all(|name| reply.contains(name));
-                assert!(reply.starts_with("-ERR ") && named, "{call:?}: {reply}");
+                assert!(reply.starts_with("!ERR ") && named, "{call:?}: {reply}");
             }
         }
         for value in ["-1", "ten", "1.5", "", "9223372036854775808"] {
             let call = ["SEAT.CLEANUP", "pool", "IDLE", value];
-            let reply = String::from_utf8(wire.call(&call)).expect("text");
+            let reply = dialog.ask_args(&call);
             assert!(
-                reply.starts_with("-ERR ") && reply.contains("IDLE"),
+                reply.starts_with("!ERR ") && reply.contains("IDLE"),
                 "{call:?}: {reply}"
             );
         }
@@ -82,8 +81,8 @@ fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
             "SEAT.CLEANUP pool IDLE 5 IDLE 5",
             "SEAT.CLEANUP pool IDLE 5 5",
         ] {
-            let reply = wire.ask(line);
-            assert!(reply.starts_with("-ERR "), "{line}: {reply}");
+            let reply = dialog.ask(line);
+            assert!(reply.starts_with("!ERR "), "{line}: {reply}");
         }
     });
     assert_eq!(stream, [""; 0]);
@@ -93,35 +92,50 @@ fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
 #[test]
 fn options_may_stand_where_metadata_would_in_any_case_of_letters() {
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     for (line, reply) in [
-        ("SEAT.ACQUIRE pool a 9 EX 60", "1 ACQUIRED 1 9 60000"),
-        ("SEAT.ACQUIRE pool b 9 px 60000", "1 ACQUIRED 2 9 60000"),
+        (
+            "SEAT.ACQUIRE pool a 9 EX 60",
+            r#"[1, "ACQUIRED", 1, 9, 60000]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool b 9 px 60000",
+            r#"[1, "ACQUIRED", 2, 9, 60000]"#,
+        ),
         (
             r#"SEAT.ACQUIRE pool c 9 {"EX":1} eX 60"#,
-            "1 ACQUIRED 3 9 60000",
+            r#"[1, "ACQUIRED", 3, 9, 60000]"#,
         ),
-        (r#"SEAT.ACQUIRE pool d 9 {"EX":1}"#, "1 ACQUIRED 4 9"),
-        ("SEAT.ACQUIRE pool EX 9 Ex 60", "1 ACQUIRED 5 9 60000"),
-        ("SEAT.HEARTBEAT pool a ex 61", "1 HEARTBEAT_UPDATED 1 61000"),
+        (
+            r#"SEAT.ACQUIRE pool d 9 {"EX":1}"#,
+            r#"[1, "ACQUIRED", 4, 9]"#,
+        ),
+        (
+            "SEAT.ACQUIRE pool EX 9 Ex 60",
+            r#"[1, "ACQUIRED", 5, 9, 60000]"#,
+        ),
+        (
+            "SEAT.HEARTBEAT pool a ex 61",
+            r#"[1, "HEARTBEAT_UPDATED", 1, 61000]"#,
+        ),
         (
             "SEAT.HEARTBEAT pool a EXTRA ex 62",
-            "1 HEARTBEAT_UPDATED 2 62000",
+            r#"[1, "HEARTBEAT_UPDATED", 2, 62000]"#,
         ),
         (
             "SEAT.HEARTBEAT pool EX EX 63",
-            "1 HEARTBEAT_UPDATED 1 63000",
+            r#"[1, "HEARTBEAT_UPDATED", 1, 63000]"#,
         ),
-        ("SEAT.HEARTBEAT pool EX", "1 HEARTBEAT_UPDATED 2"),
+        ("SEAT.HEARTBEAT pool EX", r#"[1, "HEARTBEAT_UPDATED", 2]"#),
     ] {
-        assert_eq!(wire.ask(line), reply, "{line}");
+        dialog.expect(line, reply);
     }
 }
 
 #[test]
 fn the_words_that_are_options_are_never_metadata() {
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     for line in [
         "SEAT.ACQUIRE pool a 9 QUEUE",
         "SEAT.ACQUIRE pool a 9 BLOCK",
@@ -130,32 +144,32 @@ fn the_words_that_are_options_are_never_metadata() {
         "SEAT.ACQUIRE pool a 9 {} {}",
         "SEAT.ACQUIRE pool a 9 {} EX 60 {}",
     ] {
-        let reply = wire.ask(line);
+        let reply = dialog.ask(line);
         assert!(
-            reply.starts_with("-ERR ") && !reply.contains("JSON"),
+            reply.starts_with("!ERR ") && !reply.contains("JSON"),
             "{line}: {reply}"
         );
     }
-    assert_eq!(wire.ask("EXISTS pool"), "0");
+    dialog.expect("EXISTS pool", "0");
 }
 
 #[test]
 fn a_lease_of_ages_is_kept_and_renewed() {
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let length_ms = 9_223_370_000_000_000_000_i64;
     assert_eq!(
-        wire.ask(&format!("SEAT.ACQUIRE pool a 1 PX {length_ms}")),
-        format!("1 ACQUIRED 1 1 {length_ms}")
+        dialog.ask(&format!("SEAT.ACQUIRE pool a 1 PX {length_ms}")),
+        format!(r#"[1, "ACQUIRED", 1, 1, {length_ms}]"#)
     );
-    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "1 HEARTBEAT_UPDATED 1");
-    let left_ms = wire.number("SEAT.PTTL pool a");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
         (length_ms - 60_000..=length_ms).contains(&left_ms),
         "{left_ms}"
     );
     // Its timer is there, and does not come up early or in the way of another.
-    wire.ask("SEAT.ACQUIRE pool b 2 PX 1");
-    crate::lines::wait_for_reclaim(&server, 1);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "a");
+    dialog.ask("SEAT.ACQUIRE pool b 2 PX 1");
+    crate::support::wait_for_reclaim(&server, 1);
+    dialog.expect("SEAT.SESSIONS pool", r#"["a"]"#);
 }

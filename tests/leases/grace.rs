@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use crate::blocked_clients::Waiter;
 use crate::cluster::alone_with;
-use crate::lines::{Lines, effects_of, total, wait_for_reclaim, wait_until};
 use crate::reclaim::paused_writes::signal;
-use crate::support::{Builder, Server, Wire, eventually};
+use crate::support::{
+    Builder, Dialog, Server, Waiter, effects_of, eventually, now_ms, total, wait_for_reclaim,
+};
 
 /// The lease of those who hold the seats when the server goes away.
 const LEASE_MS: i64 = 1500;
@@ -18,33 +18,31 @@ fn with_grace(grace_ms: i64) -> Builder {
     Server::builder().module_args(&format!("lease-grace {grace_ms}"))
 }
 
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(now.expect("after 1970").as_millis()).expect("not that long after 1970")
-}
-
 fn floor_left_ms(server: &Server) -> u64 {
-    total(server, "lease_floor_ms")
+    total(server, "seat_lease_floor_ms")
 }
 
 /// A pool of two seats, one held by a client that lives and one by a client that is dead, and
 /// somebody who waits.
 struct Held<'a> {
     server: &'a Server,
-    holder: Wire,
+    holder: Dialog,
     waiter: Waiter,
     deadline_ms: i64,
 }
 
 impl Held<'_> {
     fn of(server: &Server) -> Held<'_> {
-        let mut holder = server.wire();
-        let replies = holder.ask_at_once(&[
+        let mut holder = Dialog::with(&server);
+        let replies = holder.at_once(&[
             &format!("SEAT.ACQUIRE pool alive 2 PX {LEASE_MS}"),
             &format!("SEAT.ACQUIRE pool dead 2 PX {LEASE_MS}"),
         ]);
         let deadline_ms = now_ms() + LEASE_MS;
-        assert!(replies[1].starts_with("1 ACQUIRED 2 2"), "{replies:?}");
+        assert!(
+            replies[1].starts_with(r#"[1, "ACQUIRED", 2, 2, "#),
+            "{replies:?}"
+        );
         let waiter = Waiter::of(server, "SEAT.ACQUIRE pool waiter 2 BLOCK 0");
         Held {
             server,
@@ -56,8 +54,7 @@ impl Held<'_> {
 
     /// The heartbeat that is on its way while the server is away.
     fn sends_a_heartbeat(&mut self) {
-        let heartbeat = ["SEAT.HEARTBEAT", "pool", "alive", "PX", "600000"];
-        self.holder.send(&heartbeat);
+        self.holder.send("SEAT.HEARTBEAT pool alive PX 600000");
     }
 
     fn lets_the_deadline_pass(&self) {
@@ -71,15 +68,14 @@ impl Held<'_> {
     fn ends_well(mut self, what: &str, at_least: Duration) {
         let back = Instant::now();
         let heard = self.holder.read();
-        let heard = String::from_utf8_lossy(&heard);
         assert!(heard.contains("HEARTBEAT_UPDATED"), "{what}: {heard:?}");
         self.waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
         assert!(back.elapsed() >= at_least, "{what}: {:?}", back.elapsed());
-        let mut wire = self.server.wire();
-        assert_eq!(wire.ask("SEAT.PTTL pool dead"), "-2", "{what}");
+        let mut dialog = Dialog::with(self.server);
+        assert_eq!(dialog.ask("SEAT.PTTL pool dead"), "-2", "{what}");
         assert_eq!(
-            wire.ask("SEAT.HEARTBEAT pool alive"),
-            "1 HEARTBEAT_UPDATED 2",
+            dialog.ask("SEAT.HEARTBEAT pool alive"),
+            r#"[1, "HEARTBEAT_UPDATED", 2]"#,
             "{what}"
         );
         wait_for_reclaim(self.server, 1);
@@ -112,21 +108,20 @@ const LONG_SCRIPT: &str = "
 #[test]
 fn heartbeats_that_waited_for_a_busy_server_are_in_time() {
     for (what, command, reply) in [
-        ("DEBUG SLEEP", vec!["DEBUG", "SLEEP", "1.7"], "+OK\r\n"),
+        ("DEBUG SLEEP", vec!["DEBUG", "SLEEP", "1.7"], "+OK"),
         (
             "a script",
             vec!["EVAL", LONG_SCRIPT, "2", "clock", "pool"],
-            "$18\r\nNO_SEATS_AVAILABLE\r\n",
+            r#""NO_SEATS_AVAILABLE""#,
         ),
     ] {
         let server = Server::builder().shipped_grace().start();
         let mut held = Held::of(&server);
-        let mut other = server.wire();
+        let mut other = Dialog::with(&server);
         other.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
-        other.send(&command);
+        other.send_args(&command);
         held.sends_a_heartbeat();
-        let answer = other.read();
-        assert_eq!(String::from_utf8_lossy(&answer), reply, "{what}");
+        assert_eq!(other.read(), reply, "{what}");
         assert!(now_ms() > held.deadline_ms, "{what} was too short");
         held.ends_well(what, Duration::from_millis(500));
     }
@@ -145,10 +140,10 @@ const GIVES_ON: &str = "
 #[test]
 fn a_floor_revives_nobody_whose_seat_was_given_on() {
     let server = Server::builder().shipped_grace().recording().start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
     let effects = effects_of(&server, || {
-        wire.call(&["EVAL", GIVES_ON, "2", "clock", "pool"]);
+        dialog.ask_args(&["EVAL", GIVES_ON, "2", "clock", "pool"]);
     });
     // The two are out before the third is in: so no other server revives them either.
     let kinds: Vec<_> = effects.iter().map(|effect| &effect[..24]).collect();
@@ -163,11 +158,8 @@ fn a_floor_revives_nobody_whose_seat_was_given_on() {
         ]
     );
     assert!(floor_left_ms(&server) > 0);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "next");
-    assert_eq!(
-        wire.ask("SEAT.HEARTBEAT pool silent"),
-        "0 SESSION_NOT_ACTIVE"
-    );
+    assert_eq!(dialog.sessions("pool"), ["next"]);
+    dialog.expect("SEAT.HEARTBEAT pool silent", r#"[0, "SESSION_NOT_ACTIVE"]"#);
 }
 
 #[test]
@@ -175,13 +167,13 @@ fn heartbeats_that_a_pause_kept_waiting_are_in_time() {
     for pause in ["CLIENT PAUSE 1900 ALL", "CLIENT PAUSE 600000 WRITE"] {
         let server = Server::builder().shipped_grace().start();
         let mut held = Held::of(&server);
-        let mut other = server.wire();
+        let mut other = Dialog::with(&server);
         other.ask(pause);
         held.sends_a_heartbeat();
         held.lets_the_deadline_pass();
         if pause.ends_with("WRITE") {
             // Readers are served meanwhile, and see the holders whose heartbeats wait.
-            assert_eq!(other.ask("SEAT.COUNT pool"), "2");
+            other.expect("SEAT.COUNT pool", "2");
             other.ask("CLIENT UNPAUSE");
         }
         held.ends_well(pause, Duration::from_millis(200));
@@ -192,14 +184,14 @@ fn heartbeats_that_a_pause_kept_waiting_are_in_time() {
 fn nobody_is_lost_while_writes_are_refused_nor_in_the_grace_after() {
     let server = with_grace(1500).start();
     let held = Held::of(&server);
-    let mut wire = server.wire();
-    wire.ask("CONFIG SET min-replicas-to-write 1");
-    let reply = wire.ask("SEAT.HEARTBEAT pool alive");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("CONFIG SET min-replicas-to-write 1");
+    let reply = dialog.ask("SEAT.HEARTBEAT pool alive");
     assert!(reply.contains("NOREPLICAS"), "{reply}");
     held.lets_the_deadline_pass();
-    assert_eq!(wire.ask("SEAT.COUNT pool"), "2");
-    assert_eq!(total(&server, "expired"), 0);
-    wire.ask("CONFIG SET min-replicas-to-write 0");
+    dialog.expect("SEAT.COUNT pool", "2");
+    assert_eq!(total(&server, "seat_expired"), 0);
+    dialog.ask("CONFIG SET min-replicas-to-write 0");
     let mut held = held;
     held.sends_a_heartbeat();
     held.ends_well("NOREPLICAS", Duration::from_millis(700));
@@ -208,21 +200,21 @@ fn nobody_is_lost_while_writes_are_refused_nor_in_the_grace_after() {
 #[test]
 fn nobody_is_lost_while_the_disk_is_full() {
     let server = with_grace(1500).config("save 3600 1000000").start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     // A file cannot take the place of a folder.
     let in_the_way = server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
     let held = Held::of(&server);
-    wire.ask("BGSAVE");
+    dialog.ask("BGSAVE");
     eventually("the snapshot has failed", || {
         server.info("persistence")["rdb_last_bgsave_status"] == "err"
     });
-    let reply = wire.ask("SEAT.HEARTBEAT pool alive");
+    let reply = dialog.ask("SEAT.HEARTBEAT pool alive");
     assert!(reply.contains("MISCONF"), "{reply}");
     held.lets_the_deadline_pass();
-    assert_eq!(wire.ask("SEAT.COUNT pool"), "2");
+    dialog.expect("SEAT.COUNT pool", "2");
     fs::remove_dir(&in_the_way).expect("it is removed");
-    wire.ask("BGSAVE");
+    dialog.ask("BGSAVE");
     eventually("the snapshot is done", || {
         server.info("persistence")["rdb_last_bgsave_status"] == "ok"
     });
@@ -234,43 +226,43 @@ fn nobody_is_lost_while_the_disk_is_full() {
 #[test]
 fn nobody_is_lost_while_the_cluster_is_down() {
     let server = alone_with("lease-grace 2500");
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let state = |wanted: &str| {
         eventually(wanted, || {
-            let info = server.wire().ask("CLUSTER INFO");
+            let info = Dialog::with(&server).ask("CLUSTER INFO");
             info.contains(wanted)
         });
     };
-    wire.ask("CONFIG SET cluster-require-full-coverage yes");
-    let other_slot = (wire.number("CLUSTER KEYSLOT pool") + 1) % 16384;
-    wire.ask("SEAT.ACQUIRE pool alive 2 PX 2000");
-    wire.ask("SEAT.ACQUIRE pool dead 2 PX 2000");
+    dialog.ask("CONFIG SET cluster-require-full-coverage yes");
+    let other_slot = (dialog.number("CLUSTER KEYSLOT pool") + 1) % 16384;
+    dialog.ask("SEAT.ACQUIRE pool alive 2 PX 2000");
+    dialog.ask("SEAT.ACQUIRE pool dead 2 PX 2000");
     let deadline_ms = now_ms() + 2000;
-    wire.ask(&format!("CLUSTER DELSLOTS {other_slot}"));
+    dialog.ask(&format!("CLUSTER DELSLOTS {other_slot}"));
     state("cluster_state:fail");
-    let refused = wire.ask("SEAT.HEARTBEAT pool alive");
+    let refused = dialog.ask("SEAT.HEARTBEAT pool alive");
     assert!(refused.contains("CLUSTERDOWN"), "{refused}");
     eventually("the leases would be over", || now_ms() > deadline_ms);
-    wire.ask(&format!("CLUSTER ADDSLOTS {other_slot}"));
+    dialog.ask(&format!("CLUSTER ADDSLOTS {other_slot}"));
     state("cluster_state:ok");
-    let beat = wire.ask("SEAT.HEARTBEAT pool alive EX 600");
-    assert_eq!(beat, "1 HEARTBEAT_UPDATED 1 600000");
-    assert_eq!(wire.ask("SEAT.COUNT pool"), "2");
+    let beat = dialog.ask("SEAT.HEARTBEAT pool alive EX 600");
+    assert_eq!(beat, r#"[1, "HEARTBEAT_UPDATED", 1, 600000]"#);
+    dialog.expect("SEAT.COUNT pool", "2");
     wait_for_reclaim(&server, 1);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "alive");
+    dialog.expect("SEAT.SESSIONS pool", r#"["alive"]"#);
 }
 
 #[test]
 fn holders_find_their_way_back_after_a_crash() {
     for configuration in ["save 3600 1", "appendonly yes"] {
         let mut server = with_grace(2500).config(configuration).start();
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         for session in ["alive", "dead"] {
-            wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 400"));
+            dialog.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 400"));
         }
-        wire.ask("SEAT.ACQUIRE pool first 2 QUEUE 400");
-        let deadline_ms = wire.now_ms() + 400;
-        wire.ask(if configuration.starts_with("save") {
+        dialog.ask("SEAT.ACQUIRE pool first 2 QUEUE 400");
+        let deadline_ms = dialog.now_ms() + 400;
+        dialog.ask(if configuration.starts_with("save") {
             "SAVE"
         } else {
             "PING"
@@ -285,22 +277,36 @@ fn holders_find_their_way_back_after_a_crash() {
         eventually("the leases would be over", || now_ms() > deadline_ms);
         server.restart();
         let started = Instant::now();
-        let mut wire = server.wire();
-        let reply = wire.ask("SEAT.ACQUIRE pool late 2");
-        assert_eq!(reply, "0 NO_SEATS_AVAILABLE 2 2", "{configuration}");
-        assert_eq!(wire.ask("SEAT.POSITION pool first"), "1", "{configuration}");
-        let left_ms = wire.number("SEAT.PTTL pool dead");
+        let mut dialog = Dialog::with(&server);
+        let reply = dialog.ask("SEAT.ACQUIRE pool late 2");
+        assert_eq!(
+            reply, r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+            "{configuration}"
+        );
+        assert_eq!(
+            dialog.ask("SEAT.POSITION pool first"),
+            "1",
+            "{configuration}"
+        );
+        let left_ms = dialog.number("SEAT.PTTL pool dead");
         assert!((1..=2500).contains(&left_ms), "{left_ms}");
-        let next_ms = wire.pool_info("pool", "next_deadline_ms") - wire.now_ms();
+        let next_ms = dialog.pool_info("pool", "next_deadline_ms") - dialog.now_ms();
         assert!((1..=2500).contains(&next_ms), "{next_ms}");
-        let beat = wire.ask("SEAT.HEARTBEAT pool alive EX 600");
-        assert_eq!(beat, "1 HEARTBEAT_UPDATED 1 600000", "{configuration}");
+        let beat = dialog.ask("SEAT.HEARTBEAT pool alive EX 600");
+        assert_eq!(
+            beat, r#"[1, "HEARTBEAT_UPDATED", 1, 600000]"#,
+            "{configuration}"
+        );
         wait_for_reclaim(&server, 1);
         assert!(
             started.elapsed() >= Duration::from_millis(1000),
             "{configuration}"
         );
-        assert_eq!(wire.ask("SEAT.SESSIONS pool"), "alive", "{configuration}");
+        assert_eq!(
+            dialog.ask("SEAT.SESSIONS pool"),
+            r#"["alive"]"#,
+            "{configuration}"
+        );
         assert_eq!(floor_left_ms(&server), 0);
     }
 }
@@ -311,48 +317,48 @@ fn a_promoted_replica_gives_holders_the_time_to_come_over() {
     let replica = with_grace(2500).replica_of(&primary).start();
     // It may take longer to follow than the leases last.
     primary.wait_for_offset(&replica);
-    let mut wire = primary.wire();
+    let mut dialog = Dialog::with(&primary);
     for session in ["alive", "dead"] {
-        wire.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 3000"));
+        dialog.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 3000"));
     }
-    let deadline_ms = wire.now_ms() + 3000;
+    let deadline_ms = dialog.now_ms() + 3000;
     // A replica tells how far it is once a second: the primary must not expire them before.
     primary.wait_for_offset(&replica);
     primary.kill9();
-    let mut wire = replica.wire();
-    wait_until(&mut wire, deadline_ms);
+    let mut dialog = Dialog::with(&replica);
+    dialog.wait_until(deadline_ms);
     // As a replica it goes by the deadlines that it was sent.
-    assert_eq!(wire.ask("SEAT.COUNT pool"), "0");
+    dialog.expect("SEAT.COUNT pool", "0");
     assert_eq!(floor_left_ms(&replica), 0);
-    assert_eq!(wire.ask("REPLICAOF NO ONE"), "OK");
-    assert_eq!(
-        wire.ask("SEAT.ACQUIRE pool late 2"),
-        "0 NO_SEATS_AVAILABLE 2 2"
+    dialog.expect("REPLICAOF NO ONE", "+OK");
+    dialog.expect(
+        "SEAT.ACQUIRE pool late 2",
+        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
     );
-    assert_eq!(
-        wire.ask("SEAT.HEARTBEAT pool alive EX 600"),
-        "1 HEARTBEAT_UPDATED 1 600000"
+    dialog.expect(
+        "SEAT.HEARTBEAT pool alive EX 600",
+        r#"[1, "HEARTBEAT_UPDATED", 1, 600000]"#,
     );
     wait_for_reclaim(&replica, 1);
-    assert_eq!(wire.ask("SEAT.SESSIONS pool"), "alive");
+    dialog.expect("SEAT.SESSIONS pool", r#"["alive"]"#);
 }
 
 #[test]
 fn a_demoted_primary_goes_by_the_deadlines_it_is_sent() {
     let primary = with_grace(600_000).tcp().start();
     let other = with_grace(600_000).tcp().start();
-    let mut wire = other.wire();
-    wire.ask("SEAT.ACQUIRE own x 1 PX 50");
+    let mut dialog = Dialog::with(&other);
+    dialog.ask("SEAT.ACQUIRE own x 1 PX 50");
     signal(&other, "STOP");
     thread::sleep(Duration::from_millis(1300));
     signal(&other, "CONT");
-    assert_eq!(wire.ask("SEAT.COUNT own"), "1");
-    wire.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    primary.wire().ask("SEAT.ACQUIRE pool a 1 PX 200");
-    let deadline_ms = wire.now_ms() + 200;
+    dialog.expect("SEAT.COUNT own", "1");
+    dialog.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    Dialog::with(&primary).ask("SEAT.ACQUIRE pool a 1 PX 200");
+    let deadline_ms = dialog.now_ms() + 200;
     primary.wait_for_offset(&other);
-    wait_until(&mut wire, deadline_ms);
-    assert_eq!(wire.ask("SEAT.COUNT pool"), "0");
+    dialog.wait_until(deadline_ms);
+    dialog.expect("SEAT.COUNT pool", "0");
     assert_eq!(floor_left_ms(&other), 0);
 }
 
@@ -360,13 +366,13 @@ fn a_demoted_primary_goes_by_the_deadlines_it_is_sent() {
 fn what_is_no_absence_prolongs_nothing() {
     // A first start, an idle server whose cron runs once a second, and one that is asked often.
     let server = Server::builder().shipped_grace().config("hz 1").start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool keeps 9 EX 600");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool keeps 9 EX 600");
     for lease_ms in [300, 1200, 2300] {
-        wire.ask(&format!("SEAT.ACQUIRE pool a 9 PX {lease_ms}"));
-        let deadline_ms = wire.now_ms() + lease_ms;
+        dialog.ask(&format!("SEAT.ACQUIRE pool a 9 PX {lease_ms}"));
+        let deadline_ms = dialog.now_ms() + lease_ms;
         eventually("the lease is over", || now_ms() >= deadline_ms);
-        assert_eq!(wire.ask("SEAT.COUNT pool"), "1", "{lease_ms}");
+        assert_eq!(dialog.ask("SEAT.COUNT pool"), "1", "{lease_ms}");
         assert_eq!(floor_left_ms(&server), 0, "{lease_ms}");
     }
 }
@@ -374,25 +380,20 @@ fn what_is_no_absence_prolongs_nothing() {
 #[test]
 fn without_a_grace_deadlines_count_as_they_stand() {
     let server = with_grace(0).start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 1 PX 1000");
-    wire.ask("DEBUG SLEEP 1.5");
-    assert_eq!(wire.ask("SEAT.HEARTBEAT pool a"), "0 SESSION_NOT_ACTIVE");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 1 PX 1000");
+    dialog.ask("DEBUG SLEEP 1.5");
+    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
 }
 
 #[test]
 fn an_absence_prolongs_by_no_more_than_the_grace() {
     let server = with_grace(300).start();
-    let mut wire = server.wire();
-    wire.ask("SEAT.ACQUIRE pool a 1 PX 1000");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("SEAT.ACQUIRE pool a 1 PX 1000");
     // In one turn of the event loop, the first after the absence.
-    let replies = wire.values(&[
-        &[b"DEBUG", b"SLEEP", b"1.9"],
-        &[b"SEAT.PTTL", b"pool", b"a"],
-    ]);
-    let redis::Value::Int(left_ms) = replies[1] else {
-        panic!("{replies:?}");
-    };
+    let replies = dialog.pipeline(&["DEBUG SLEEP 1.9", "SEAT.PTTL pool a"]);
+    let left_ms: i64 = replies[1].parse().expect("milliseconds");
     assert!((1..=300).contains(&left_ms), "{left_ms}");
     wait_for_reclaim(&server, 1);
 }

@@ -3,129 +3,129 @@
 
 use std::time::{Duration, Instant};
 
-use crate::blocked_clients::Waiter;
-use crate::lines::{Lines, total, wait_for_reclaim};
 use crate::reclaim::paused_writes::signal;
-use crate::support::{Builder, Server, Wire, eventually};
+use crate::support::{Builder, Dialog, Server, Waiter, eventually, total, wait_for_reclaim};
 
 fn with_hold(hold_ms: i64) -> Builder {
     Server::builder().module_args(&format!("grant-hold {hold_ms}"))
 }
 
-const DENIED: &str = "0 NO_SEATS_AVAILABLE";
+const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", "#;
 
 /// All goes on but grants.
-fn is_held(server: &Server, wire: &mut Wire, what: &str) {
-    let before = total(server, "acquired");
+fn is_held(server: &Server, dialog: &mut Dialog, what: &str) {
+    let before = total(server, "seat_acquired");
     assert!(
-        wire.ask("SEAT.ACQUIRE pool new 9").starts_with(DENIED),
+        dialog.ask("SEAT.ACQUIRE pool new 9").starts_with(DENIED),
         "{what}"
     );
     assert_eq!(
-        wire.ask("SEAT.ACQUIRE other new 9"),
-        "0 NO_SEATS_AVAILABLE 0 9",
+        dialog.ask("SEAT.ACQUIRE other new 9"),
+        r#"[0, "NO_SEATS_AVAILABLE", 0, 9]"#,
         "{what}"
     );
-    assert_eq!(wire.ask("EXISTS other"), "0", "{what}");
-    let joined = wire.ask("SEAT.ACQUIRE pool poller 9 QUEUE 600000");
-    assert!(joined.starts_with("0 QUEUED"), "{what}: {joined}");
-    assert_eq!(total(server, "acquired"), before, "{what}");
+    assert_eq!(dialog.ask("EXISTS other"), "0", "{what}");
+    let joined = dialog.ask("SEAT.ACQUIRE pool poller 9 QUEUE 600000");
+    assert!(joined.starts_with(r#"[0, "QUEUED""#), "{what}: {joined}");
+    assert_eq!(total(server, "seat_acquired"), before, "{what}");
 }
 
-fn is_served(wire: &mut Wire, what: &str) {
+fn is_served(dialog: &mut Dialog, what: &str) {
     eventually("grants are given again", || {
-        wire.ask("SEAT.ACQUIRE other new 9").starts_with("1 ")
+        dialog.ask("SEAT.ACQUIRE other new 9").starts_with("[1, ")
     });
-    let polled = wire.ask("SEAT.ACQUIRE pool poller 9 QUEUE 600000");
-    assert!(polled.starts_with("1 ACQUIRED"), "{what}: {polled}");
-    wire.ask("DEL other");
+    let polled = dialog.ask("SEAT.ACQUIRE pool poller 9 QUEUE 600000");
+    assert!(polled.starts_with(r#"[1, "ACQUIRED""#), "{what}: {polled}");
+    dialog.ask("DEL other");
 }
 
 #[test]
 fn a_load_holds_grants_and_nothing_else() {
     for reload in ["restart", "DEBUG RELOAD"] {
         let mut server = with_hold(2500).config("appendonly yes").start();
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         eventually("no hold is left of the start", || {
-            total(&server, "grant_hold_ms") == 0
+            total(&server, "seat_grant_hold_ms") == 0
         });
         for session in ["a", "b"] {
-            assert!(
-                wire.ask(&format!("SEAT.ACQUIRE pool {session} 9"))
-                    .starts_with("1 ")
-            );
+            dialog.acquire("pool", session, 9, "{}");
         }
         if reload == "restart" {
             server.restart();
-            wire = server.wire();
+            dialog = Dialog::with(&server);
         } else {
-            wire.ask(reload);
+            dialog.ask(reload);
         }
-        is_held(&server, &mut wire, reload);
+        is_held(&server, &mut dialog, reload);
         assert_eq!(
-            wire.ask("SEAT.ACQUIRE pool a 9"),
-            "1 ALREADY_ACTIVE 2",
+            dialog.ask("SEAT.ACQUIRE pool a 9"),
+            r#"[1, "ALREADY_ACTIVE", 2]"#,
             "{reload}"
         );
         assert_eq!(
-            wire.ask("SEAT.HEARTBEAT pool a"),
-            "1 HEARTBEAT_UPDATED 1",
+            dialog.ask("SEAT.HEARTBEAT pool a"),
+            r#"[1, "HEARTBEAT_UPDATED", 1]"#,
             "{reload}"
         );
-        assert_eq!(wire.ask("SEAT.RELEASE pool b"), "1 RELEASED 1", "{reload}");
+        assert_eq!(
+            dialog.ask("SEAT.RELEASE pool b"),
+            r#"[1, "RELEASED", 1]"#,
+            "{reload}"
+        );
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool waiter 9 BLOCK 0");
         let mut elsewhere = Waiter::of(&server, "SEAT.ACQUIRE empty waiter 3 BLOCK 0");
-        assert_eq!(wire.ask("SEAT.RESIZE pool 20"), "0", "{reload}");
-        assert!(total(&server, "grant_hold_ms") > 0, "{reload}");
+        assert_eq!(dialog.ask("SEAT.RESIZE pool 20"), "0", "{reload}");
+        assert!(total(&server, "seat_grant_hold_ms") > 0, "{reload}");
         waiter.is_granted();
         elsewhere.hears(r#"[1, "ACQUIRED", 1, 3]"#);
-        assert_eq!(total(&server, "grant_hold_ms"), 0, "{reload}");
-        is_served(&mut wire, reload);
+        assert_eq!(total(&server, "seat_grant_hold_ms"), 0, "{reload}");
+        is_served(&mut dialog, reload);
     }
 }
 
 #[test]
 fn a_denied_call_changes_nothing_while_grants_are_held() {
     let server = with_hold(600_000).start();
-    let mut wire = server.wire();
-    wire.ask("FLUSHALL");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("FLUSHALL");
     assert!(
-        wire.ask("SEAT.ACQUIRE pool poller 2 QUEUE 600000")
-            .starts_with("0 QUEUED 0 2 1")
+        dialog
+            .ask("SEAT.ACQUIRE pool poller 2 QUEUE 600000")
+            .starts_with(r#"[0, "QUEUED", 0, 2, 1]"#)
     );
     let digest = server.digest();
-    assert!(wire.ask("SEAT.ACQUIRE pool new 5").starts_with(DENIED));
+    assert!(dialog.ask("SEAT.ACQUIRE pool new 5").starts_with(DENIED));
     assert_eq!(server.digest(), digest);
-    assert_eq!(wire.pool_info("pool", "seats"), 2);
+    assert_eq!(dialog.pool_info("pool", "seats"), 2);
 }
 
 #[test]
 fn a_flush_holds_grants_in_its_database_alone() {
     let server = with_hold(2000).start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     eventually("no hold is left of the start", || {
-        total(&server, "grant_hold_ms") == 0
+        total(&server, "seat_grant_hold_ms") == 0
     });
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE empty waiter 0 BLOCK 0");
-    wire.ask("SELECT 1");
-    wire.ask("FLUSHDB");
-    is_held(&server, &mut wire, "FLUSHDB");
-    wire.ask("SELECT 0");
-    assert_eq!(wire.ask("SEAT.ACQUIRE pool new 9"), "1 ACQUIRED 1 9");
-    wire.ask("SWAPDB 0 1");
-    assert!(wire.ask("SEAT.ACQUIRE pool new 9").starts_with(DENIED));
-    wire.ask("SELECT 1");
-    assert_eq!(wire.ask("SEAT.ACQUIRE pool newer 9"), "1 ACQUIRED 2 9");
-    wire.ask("FLUSHALL");
+    dialog.ask("SELECT 1");
+    dialog.ask("FLUSHDB");
+    is_held(&server, &mut dialog, "FLUSHDB");
+    dialog.ask("SELECT 0");
+    dialog.expect("SEAT.ACQUIRE pool new 9", r#"[1, "ACQUIRED", 1, 9]"#);
+    dialog.ask("SWAPDB 0 1");
+    assert!(dialog.ask("SEAT.ACQUIRE pool new 9").starts_with(DENIED));
+    dialog.ask("SELECT 1");
+    dialog.expect("SEAT.ACQUIRE pool newer 9", r#"[1, "ACQUIRED", 2, 9]"#);
+    dialog.ask("FLUSHALL");
     for database in [0, 1] {
-        wire.ask(&format!("SELECT {database}"));
-        is_held(&server, &mut wire, "FLUSHALL");
+        dialog.ask(&format!("SELECT {database}"));
+        is_held(&server, &mut dialog, "FLUSHALL");
     }
-    is_served(&mut wire, "FLUSHALL");
-    wire.ask("SELECT 0");
+    is_served(&mut dialog, "FLUSHALL");
+    dialog.ask("SELECT 0");
     // With another limit for all, whoever waited through the flush is let in.
     let mut last = Waiter::of(&server, "SEAT.ACQUIRE empty last 0 BLOCK 0");
-    assert_eq!(wire.ask("SEAT.RESIZE empty 3"), "2");
+    dialog.expect("SEAT.RESIZE empty 3", "2");
     waiter.is_granted();
     last.is_granted();
 }
@@ -136,14 +136,14 @@ fn a_hold_ends_with_its_setting() {
     if server.version() < (7, 0, 0) {
         return;
     }
-    let mut wire = server.wire();
-    wire.ask("FLUSHALL");
+    let mut dialog = Dialog::with(&server);
+    dialog.ask("FLUSHALL");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool waiter 3 BLOCK 0");
-    assert_eq!(
-        wire.ask("SEAT.ACQUIRE pool new 3"),
-        "0 NO_SEATS_AVAILABLE 0 3"
+    dialog.expect(
+        "SEAT.ACQUIRE pool new 3",
+        r#"[0, "NO_SEATS_AVAILABLE", 0, 3]"#,
     );
-    wire.ask("CONFIG SET seat.grant-hold 0");
+    dialog.ask("CONFIG SET seat.grant-hold 0");
     waiter.hears(r#"[1, "ACQUIRED", 1, 3]"#);
 }
 
@@ -156,10 +156,10 @@ impl Believers {
         self.0.iter().filter(|end| **end > Instant::now()).count()
     }
 
-    fn asks(&mut self, wire: &mut Wire, session: &str, lease: Duration) {
+    fn asks(&mut self, dialog: &mut Dialog, session: &str, lease: Duration) {
         let end = Instant::now() + lease;
         let call = format!("SEAT.ACQUIRE pool {session} 2 PX {}", lease.as_millis());
-        if wire.ask(&call).starts_with("1 ACQUIRED") {
+        if dialog.ask(&call).starts_with(r#"[1, "ACQUIRED""#) {
             self.0.push(end);
         }
     }
@@ -171,25 +171,25 @@ fn most_after_lost_grants(hold_ms: i64) -> usize {
     let mut primary = with_hold(hold_ms).tcp().start();
     let replica = with_hold(hold_ms).replica_of(&primary).start();
     primary.wait_for_offset(&replica);
-    let mut wire = primary.wire();
+    let mut dialog = Dialog::with(&primary);
     eventually("no hold is left of the start", || {
-        total(&primary, "grant_hold_ms") == 0
+        total(&primary, "seat_grant_hold_ms") == 0
     });
     signal(&replica, "STOP");
     // What stands in the replica's socket would reach it yet.
-    assert_eq!(wire.number("CLIENT KILL TYPE replica"), 1);
+    assert_eq!(dialog.number("CLIENT KILL TYPE replica"), 1);
     let mut believers = Believers(Vec::new());
     for session in ["a", "b", "c"] {
-        believers.asks(&mut wire, session, lease);
+        believers.asks(&mut dialog, session, lease);
     }
     assert_eq!(believers.holding(), 2);
     primary.kill9();
     signal(&replica, "CONT");
-    let mut wire = replica.wire();
-    wire.ask("REPLICAOF NO ONE");
+    let mut dialog = Dialog::with(&replica);
+    dialog.ask("REPLICAOF NO ONE");
     let mut most = 0;
     for attempt in 0.. {
-        believers.asks(&mut wire, &format!("n{attempt}"), lease);
+        believers.asks(&mut dialog, &format!("n{attempt}"), lease);
         most = most.max(believers.holding());
         if believers.0.len() == 4 {
             break;

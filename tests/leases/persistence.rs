@@ -2,8 +2,9 @@
 
 use redis::Value;
 
-use crate::lines::{Lines, total, wait_for_reclaim};
-use crate::support::{Builder, Command, Server, Wire, eventually, words};
+use crate::support::{
+    Builder, Command, Dialog, Server, eventually, total, wait_for_reclaim, words,
+};
 
 /// Deadlines and lengths that a lossy encoding would not bring through, all of them far from now.
 const LEASES: [(&str, i64); 5] = [
@@ -14,66 +15,66 @@ const LEASES: [(&str, i64); 5] = [
     ("e", 9_223_370_000_000_000_000),
 ];
 
-fn fill(wire: &mut Wire) {
+fn fill(dialog: &mut Dialog) {
     for (session, length_ms) in LEASES {
-        wire.ask(&format!(
+        dialog.ask(&format!(
             "SEAT.ACQUIRE pool {session} 9 {{\"m\":1}} PX {length_ms}"
         ));
     }
-    wire.ask("SEAT.ACQUIRE pool unleased 9");
-    wire.ask("SEAT.HEARTBEAT pool b");
+    dialog.ask("SEAT.ACQUIRE pool unleased 9");
+    dialog.ask("SEAT.HEARTBEAT pool b");
 }
 
 /// The deadline of each session of the pool at `key`, found by releasing one after the other in a copy.
-fn deadlines(wire: &mut Wire, key: &str) -> Vec<i64> {
+fn deadlines(dialog: &mut Dialog, key: &str) -> Vec<i64> {
     let copy = format!("SEAT.INFO {key}:copy");
-    assert_eq!(wire.ask(&format!("COPY {key} {key}:copy REPLACE")), "1");
+    dialog.expect(&format!("COPY {key} {key}:copy REPLACE"), "1");
     let mut found = Vec::new();
     for (session, _) in LEASES {
-        found.push(wire.pool_info(&format!("{key}:copy"), "next_deadline_ms"));
-        wire.ask(&format!("SEAT.RELEASE {key}:copy {session}"));
+        found.push(dialog.pool_info(&format!("{key}:copy"), "next_deadline_ms"));
+        dialog.ask(&format!("SEAT.RELEASE {key}:copy {session}"));
     }
-    let rest = wire.ask(&copy);
+    let rest = dialog.ask(&copy);
     assert!(
-        rest.contains("used 1 ") && rest.contains("leased 0 "),
+        rest.contains(r#""used", 1,"#) && rest.contains(r#""leased", 0,"#),
         "{rest}"
     );
-    wire.ask(&format!("DEL {key}:copy"));
+    dialog.ask(&format!("DEL {key}:copy"));
     found
 }
 
 /// That a renewal lasts as long as the lease was first asked for.
-fn assert_lengths(wire: &mut Wire, key: &str) {
+fn assert_lengths(dialog: &mut Dialog, key: &str) {
     for (session, length_ms) in LEASES {
         let (beat, pttl) = (
             format!("SEAT.HEARTBEAT {key} {session}"),
             format!("SEAT.PTTL {key} {session}"),
         );
-        let began_ms = wire.now_ms();
-        let left_ms: i64 = wire.ask_at_once(&[&beat, &pttl])[1].parse().expect("ms");
-        let passed_ms = wire.now_ms() - began_ms;
+        let began_ms = dialog.now_ms();
+        let left_ms: i64 = dialog.at_once(&[&beat, &pttl])[1].parse().expect("ms");
+        let passed_ms = dialog.now_ms() - began_ms;
         assert!(
             (length_ms - passed_ms..=length_ms).contains(&left_ms),
             "{session}: {left_ms} ms left of {length_ms}"
         );
     }
-    assert_eq!(wire.ask(&format!("SEAT.PTTL {key} unleased")), "-1");
+    dialog.expect(&format!("SEAT.PTTL {key} unleased"), "-1");
 }
 
 #[track_caller]
 fn survives(builder: Builder, what: impl FnOnce(&mut Server)) {
     let mut server = builder.start();
-    let mut wire = server.wire();
-    fill(&mut wire);
-    let before = (deadlines(&mut wire, "pool"), server.digest());
+    let mut dialog = Dialog::with(&server);
+    fill(&mut dialog);
+    let before = (deadlines(&mut dialog, "pool"), server.digest());
     what(&mut server);
-    let mut wire = server.wire();
-    assert_eq!((deadlines(&mut wire, "pool"), server.digest()), before);
-    assert_lengths(&mut wire, "pool");
+    let mut dialog = Dialog::with(&server);
+    assert_eq!((deadlines(&mut dialog, "pool"), server.digest()), before);
+    assert_lengths(&mut dialog, "pool");
 }
 
 fn rewrite(server: &Server) {
-    server.wire().ask("BGREWRITEAOF");
+    Dialog::with(&server).ask("BGREWRITEAOF");
     eventually("the AOF is rewritten", || {
         let persistence = server.info("persistence");
         persistence["aof_rewrite_in_progress"] == "0" && persistence["aof_rewrite_scheduled"] == "0"
@@ -131,14 +132,14 @@ fn in_an_aof_that_begins_as_an_rdb() {
 #[test]
 fn in_a_reload() {
     survives(Server::builder(), |server| {
-        assert_eq!(server.wire().ask("DEBUG RELOAD"), "OK");
+        Dialog::with(&server).expect("DEBUG RELOAD", "+OK");
     });
 }
 
 #[test]
 fn in_a_copy_under_another_name_and_in_another_database() {
     survives(Server::builder(), |server| {
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         for line in [
             "RENAME pool other",
             "MOVE other 3",
@@ -149,8 +150,8 @@ fn in_a_copy_under_another_name_and_in_another_database() {
             "SELECT 0",
             "RENAME copy pool",
         ] {
-            let reply = wire.ask(line);
-            assert!(reply == "OK" || reply == "1", "{line}: {reply}");
+            let reply = dialog.ask(line);
+            assert!(reply == "+OK" || reply == "1", "{line}: {reply}");
         }
     });
 }
@@ -158,12 +159,12 @@ fn in_a_copy_under_another_name_and_in_another_database() {
 #[test]
 fn in_a_dump() {
     survives(Server::builder(), |server| {
-        let mut wire = server.wire();
-        let Value::BulkString(dump) = wire.value(&["DUMP", "pool"]) else {
+        let mut dialog = Dialog::with(&server);
+        let Value::BulkString(dump) = dialog.value(&["DUMP", "pool"]) else {
             panic!("no dump");
         };
-        wire.ask("DEL pool");
-        wire.call(&[b"RESTORE".as_slice(), b"pool", b"0", &dump]);
+        dialog.ask("DEL pool");
+        dialog.ask_args(&[b"RESTORE".as_slice(), b"pool", b"0", &dump]);
     });
 }
 
@@ -172,32 +173,32 @@ fn in_a_failover_by_each_way_of_reaching_the_replica() {
     // The leases reach one replica in the first synchronisation and the other in the stream.
     for streamed in [false, true] {
         let mut primary = Server::builder().tcp().start();
-        let mut wire = primary.wire();
+        let mut dialog = Dialog::with(&primary);
         if !streamed {
-            fill(&mut wire);
+            fill(&mut dialog);
         }
         let replica = Server::builder().replica_of(&primary).start();
         primary.wait_for_offset(&replica);
         if streamed {
-            fill(&mut wire);
+            fill(&mut dialog);
         }
-        let before = deadlines(&mut wire, "pool");
+        let before = deadlines(&mut dialog, "pool");
         primary.wait_for_offset(&replica);
         let digest = primary.digest();
         primary.kill9();
-        let mut wire = replica.wire();
+        let mut dialog = Dialog::with(&replica);
         assert_eq!(replica.digest(), digest);
-        assert_eq!(wire.ask("REPLICAOF NO ONE"), "OK");
-        assert_eq!(deadlines(&mut wire, "pool"), before);
+        dialog.expect("REPLICAOF NO ONE", "+OK");
+        assert_eq!(deadlines(&mut dialog, "pool"), before);
         assert_eq!(replica.digest(), digest);
-        assert_lengths(&mut wire, "pool");
+        assert_lengths(&mut dialog, "pool");
     }
 }
 
 #[test]
 fn a_digest_sees_lengths_and_deadlines() {
     let server = Server::builder().module_args("allow-effects yes").start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let mut seen = Vec::new();
     for lease in [
         "0 0",
@@ -205,11 +206,11 @@ fn a_digest_sees_lengths_and_deadlines() {
         "60001 4102444800000",
         "60000 4102444800001",
     ] {
-        wire.ask("DEL pool");
-        wire.ask(&format!(
+        dialog.ask("DEL pool");
+        dialog.ask(&format!(
             "SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - {lease} {{}}"
         ));
-        let digest = wire.ask("DEBUG DIGEST-VALUE pool");
+        let digest = dialog.ask("DEBUG DIGEST-VALUE pool");
         assert!(
             !seen.contains(&digest),
             "{lease}: the digest is that of another lease"
@@ -217,10 +218,10 @@ fn a_digest_sees_lengths_and_deadlines() {
         seen.push(digest);
     }
     // The same by other effects.
-    wire.ask("SEAT.EFFECT pool RENEW a 60001 4102444800000");
-    assert_eq!(wire.ask("DEBUG DIGEST-VALUE pool"), seen[2]);
-    wire.ask("SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - 0 0 {}");
-    assert_eq!(wire.ask("DEBUG DIGEST-VALUE pool"), seen[0]);
+    dialog.ask("SEAT.EFFECT pool RENEW a 60001 4102444800000");
+    assert_eq!(dialog.ask("DEBUG DIGEST-VALUE pool"), seen[2]);
+    dialog.ask("SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - 0 0 {}");
+    assert_eq!(dialog.ask("DEBUG DIGEST-VALUE pool"), seen[0]);
 }
 
 /// What lapsed while no server ran is loaded, is gone for every command, and is then reclaimed with an effect like any other.
@@ -231,17 +232,17 @@ fn a_lease_that_ends_while_the_server_is_down_is_reclaimed_by_the_next_one() {
         Server::builder().recording(),
     ] {
         let mut server = builder.start();
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         // The pause keeps this process from reclaiming it.
-        wire.ask_at_once(&[
+        dialog.at_once(&[
             "SEAT.ACQUIRE pool a 2 PX 1",
             "SEAT.ACQUIRE pool b 2",
             "CLIENT PAUSE 600000 WRITE",
         ]);
         server.restart();
-        assert_eq!(server.wire().ask("SEAT.SESSIONS pool"), "b");
+        Dialog::with(&server).expect("SEAT.SESSIONS pool", r#"["b"]"#);
         wait_for_reclaim(&server, 1);
-        assert_eq!(server.wire().ask("SEAT.SESSIONS pool"), "b");
-        assert_eq!(total(&server, "ignored_effects"), 0);
+        Dialog::with(&server).expect("SEAT.SESSIONS pool", r#"["b"]"#);
+        assert_eq!(total(&server, "seat_ignored_effects"), 0);
     }
 }

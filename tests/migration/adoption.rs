@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::{METADATA, SESSIONS, fill, put_invalid_entry};
-use crate::blocked_clients::Waiter;
 #[cfg(target_os = "linux")]
 use crate::blocked_clients::other_modules::listened_to;
-use crate::support::dialog::{Dialog, Traces, replicated, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Traces, Waiter, eventually, replicated, total};
 
 fn adopting() -> Server {
     Server::builder()

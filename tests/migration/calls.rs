@@ -1,8 +1,7 @@
 //! The scripts' own calls, carried out as commands.
 
 use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, beside_the_scripts, load};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, replicated, total};
+use crate::support::{Dialog, Server, replicated, total};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 2]"#;
 
@@ -73,9 +72,9 @@ fn they_work_in_pipelines_transactions_and_scripts() {
     for session in ["a", "b", "c"] {
         dialog.send(&format!("EVALSHA {acquire} 1 p {session} 2 {{}}"));
     }
-    assert_eq!(dialog.read(), GRANTED);
-    assert_eq!(dialog.read(), r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(dialog.read(), r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+    dialog.hears(GRANTED);
+    dialog.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.hears(r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
     dialog.expect("MULTI", "+OK");
     dialog.expect(&format!("EVALSHA {release} 1 p a"), "+QUEUED");
     dialog.expect(&format!("EVALSHA {acquire} 1 p c 2 {{}}"), "+QUEUED");

@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::all_settings;
-use crate::blocked_clients::Waiter;
 use crate::cluster::alone_with;
-use crate::support::dialog::{Dialog, total};
-use crate::support::eventually;
+use crate::support::{Dialog, Waiter, eventually, total};
 
 const TAGGED: &str = "{acme}";
 

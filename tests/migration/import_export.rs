@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{ACQUIRE, HEARTBEAT, load};
-use crate::blocked_clients::Waiter;
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces, replicated, total};
+use crate::support::{Dialog, Server, Traces, Waiter, replicated, total};
 
 /// A hash of JSON texts, parsed.
 #[track_caller]

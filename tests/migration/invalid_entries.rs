@@ -4,9 +4,7 @@
 use super::{
     ACQUIRE, METADATA, RELEASE, SESSIONS, all_settings, beside_the_scripts, fill, put_invalid_entry,
 };
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, Traces, replicated, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Traces, Waiter, eventually, replicated, total};
 
 /// In the place of an ACQUIRE's seats.
 const RELEASED: &str = "released";

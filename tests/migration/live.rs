@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, all_settings, beside_the_scripts, load};
 use crate::overbooking::{Speech, judge, pools};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, total};
 
 const OWN_CALLS: Speech<'static> = Speech::Scripts([SHAS[0], SHAS[2], SHAS[1]]);
 
@@ -137,7 +136,7 @@ fn comes_to_a_server_at_work(first: First) {
     readers_agree(&server);
     assert!(total(&server, "seat_imported") >= HELD as u64);
     assert!(total(&server, "seat_script_calls") > 500);
-    assert_eq!(dialog.ask("KEYS license:*"), "[]");
+    dialog.expect("KEYS license:*", "[]");
 }
 
 #[test]
@@ -194,7 +193,7 @@ fn rolled_back_and_forward_under_load_nobody_is_lost_or_let_in_too_many() {
                 for setting in [acquire.as_str(), "script-keys yes", "script-view yes"] {
                     dialog.expect(&format!("CONFIG SET seat.{setting}"), "+QUEUED");
                 }
-                assert_eq!(dialog.ask("EXEC"), "[+OK, +OK, +OK]");
+                dialog.expect("EXEC", "[+OK, +OK, +OK]");
             }
         },
     );

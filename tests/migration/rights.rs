@@ -1,8 +1,7 @@
 //! What a caller must be allowed beside the scripts, and that nothing else is reached.
 
 use super::{METADATA, SESSIONS, SHAS, beside_the_scripts, fill};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces};
+use crate::support::{Dialog, Server, Traces};
 
 fn server() -> Server {
     beside_the_scripts().recording().start()

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{ACQUIRE, HEARTBEAT, METADATA, RELEASE, SESSIONS, fill, load};
-use crate::support::dialog::Dialog;
-use crate::support::{Server, default_binary};
+use crate::support::{Dialog, Server, default_binary};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

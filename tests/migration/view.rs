@@ -1,8 +1,7 @@
 //! `script-view`: readers of the scripts' keys are answered from the pool.
 
 use super::{METADATA, SESSIONS, beside_the_scripts};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces, total};
+use crate::support::{Dialog, Server, Traces, total};
 
 fn viewing() -> Server {
     Server::builder().module_args("script-view yes").start()

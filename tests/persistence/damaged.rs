@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use super::with_effects;
 use crate::data_type::{exercise, grant_shapes};
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server};
 
 /// A stopped server with an RDB file without a checksum, and the bytes of the file.
 fn saved() -> (Server, PathBuf, Vec<u8>) {

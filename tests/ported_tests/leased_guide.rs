@@ -3,8 +3,7 @@
 
 use redis::{Connection, Value};
 
-use crate::lines::{Lines, wait_for_reclaim};
-use crate::support::Server;
+use crate::support::{Dialog, Server, wait_for_reclaim};
 
 /// The guide's six minutes.
 const TTL_SECONDS: i64 = 360;
@@ -96,7 +95,7 @@ fn acquire_seat_success() {
         redis_client.acquire_seat("license", "session", 3, TTL_SECONDS),
         Ok(("success", 1, 2))
     );
-    let left_ms = server.wire().number("SEAT.PTTL license session");
+    let left_ms = Dialog::with(&server).number("SEAT.PTTL license session");
     assert!((1..=1000 * TTL_SECONDS).contains(&left_ms), "{left_ms}");
 }
 
@@ -111,7 +110,7 @@ fn acquire_seat_again_is_a_success_and_renews() {
             Ok(("success", 1, 0))
         );
     }
-    assert!(server.wire().number("SEAT.PTTL license session") > 10_000);
+    assert!(Dialog::with(&server).number("SEAT.PTTL license session") > 10_000);
 }
 
 #[test]
@@ -145,7 +144,7 @@ fn heartbeat_refresh() {
         redis_client.refresh_heartbeat("license", "session", TTL_SECONDS),
         ("success", 360)
     );
-    assert!(server.wire().number("SEAT.PTTL license session") > 10_000);
+    assert!(Dialog::with(&server).number("SEAT.PTTL license session") > 10_000);
 }
 
 #[test]
@@ -156,7 +155,7 @@ fn heartbeat_of_an_expired_session() {
         redis_client.refresh_heartbeat("license", "session", TTL_SECONDS),
         ("expired", 0)
     );
-    server.wire().ask("SEAT.ACQUIRE license session 3 PX 1");
+    Dialog::with(&server).ask("SEAT.ACQUIRE license session 3 PX 1");
     wait_for_reclaim(&server, 1);
     assert_eq!(
         redis_client.refresh_heartbeat("license", "session", TTL_SECONDS),
@@ -186,17 +185,17 @@ fn expired_sessions_are_cleaned_by_hand_or_by_themselves() {
     redis_client
         .acquire_seat("license", "stays", 9, TTL_SECONDS)
         .expect("a seat");
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     // By hand, in the instant in which they expire.
-    let replies = wire.ask_at_once(&[
+    let replies = dialog.at_once(&[
         "SEAT.ACQUIRE license a 9 PX 1",
         "SEAT.ACQUIRE license b 9 PX 1",
         "DEBUG SLEEP 0.005",
         "SEAT.CLEANUP license",
     ]);
-    assert_eq!(replies[3], "2 1");
+    assert_eq!(replies[3], "[2, 1]");
     // By themselves, after which there is nothing left to clean.
-    wire.ask("SEAT.ACQUIRE license c 9 PX 1");
+    dialog.ask("SEAT.ACQUIRE license c 9 PX 1");
     wait_for_reclaim(&server, 3);
     assert_eq!(redis_client.cleanup_expired_sessions("license"), (0, 1));
     assert_eq!(redis_client.cleanup_expired_sessions("missing"), (0, 0));

@@ -1,8 +1,7 @@
 //! What cannot join is told why, and leaves nothing behind.
 
-use super::{blocked, recording, waiting};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces};
+use super::recording;
+use crate::support::{Dialog, Server, Traces, Waiter};
 
 const FULL: &str = "!ERR the queue of this pool is full";
 
@@ -80,7 +79,7 @@ fn a_malformed_call_queues_nothing() {
         let reply = dialog.ask(command);
         assert!(reply.starts_with(error), "{command}: {reply}");
     }
-    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
     assert_eq!(Traces::of(&server), before);
 }
 
@@ -92,9 +91,9 @@ fn the_extremes_are_accepted() {
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool b 1 queue 86400000", queued);
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 EX 9 bLoCk 1", queued);
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 4503599627370496");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 4503599627370496");
     dialog.expect("SEAT.RESIZE pool 3", "1");
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 3]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 3]"#);
 }
 
 #[test]
@@ -122,7 +121,7 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
     assert!(reply.starts_with("!ERR QUEUE must be"), "{reply}");
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let before = Traces::of(&server);
     for options in ["QUEUE 9", "BLOCK 9", "QUEUE 9 BLOCK 9"] {
         dialog.expect(&format!("SEAT.ACQUIRE pool c 1 {options}"), FULL);
@@ -133,7 +132,7 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     let mut newer = Dialog::with(&server);
     newer.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
-    assert_eq!(waiter.read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     dialog.expect(
         "SEAT.ACQUIRE pool c 1",
         r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
@@ -164,7 +163,7 @@ fn only_joining_is_refused_when_memory_is_full() {
         let reply = dialog.ask(&format!("SEAT.ACQUIRE pool b 1 {options}"));
         assert!(reply.starts_with("!OOM "), "{options}: {reply}");
     }
-    assert_eq!(waiting(&mut dialog, "pool"), ["t"]);
+    assert_eq!(dialog.queue("pool"), ["t"]);
     assert_eq!(Traces::of(&server), before);
     dialog.expect("SEAT.POSITION pool t", "1");
     dialog.expect("SEAT.RESIZE pool 1", "0");
@@ -190,7 +189,7 @@ fn a_plain_denial_changes_nothing_while_others_wait() {
     dialog.acquire("pool", "b", 2, "{}");
     let queued = r#"[0, "QUEUED", 2, 2, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", queued);
-    let _waiter = blocked(&server, "SEAT.ACQUIRE pool w 2 BLOCK 0");
+    let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 2 BLOCK 0");
     let before = Traces::without_totals(&server);
     for (command, reply) in [
         (
@@ -224,5 +223,5 @@ fn a_plain_denial_changes_nothing_while_others_wait() {
         dialog.expect(command, reply);
         assert_eq!(Traces::without_totals(&server), before, "{command}");
     }
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "w"]);
+    assert_eq!(dialog.queue("pool"), ["t", "w"]);
 }

@@ -1,8 +1,6 @@
 //! Nobody is granted a seat past those who have waited, whatever way a free seat came about.
 
-use super::{blocked, waiting};
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server, Waiter};
 
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
@@ -32,9 +30,9 @@ fn the_releaser_does_not_get_it_back() {
     ];
     for take_again in cases {
         dialog.acquire("pool", "a", 1, "{}");
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         assert_eq!(take_again(&mut dialog), DENIED);
-        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
         assert_eq!(dialog.sessions("pool"), ["b"]);
         dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
     }
@@ -47,7 +45,7 @@ fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
     let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], 'd', 2)";
     let eval = ["EVAL", script, "1", "pool"];
     dialog.acquire("pool", "a", 1, "{}");
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("MULTI", "+OK");
     for command in [
         "SEAT.ACQUIRE pool a 1 PX 20",
@@ -65,7 +63,7 @@ fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
         r#"[1, "ACQUIRED", 2, 2]"#,
     ];
     dialog.expect("EXEC", &format!("[{}]", replies.join(", ")));
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     assert_eq!(dialog.sessions("pool"), ["b", "d"]);
 }
 
@@ -90,8 +88,8 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
         let eval = ["EVAL", script, "1", "pool", session];
         assert_eq!(dialog.ask_args(&eval), denied);
     }
-    let waiter = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "c"]);
+    let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    assert_eq!(dialog.queue("pool"), ["t", "c"]);
     // A second seat is for the second in the queue.
     dialog.expect(
         "SEAT.ACQUIRE pool d 2",
@@ -99,7 +97,7 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
     );
     dialog.expect("SEAT.RESIZE pool 2", "1");
     let mut waiter = waiter;
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 2]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 2]"#);
     dialog.expect("SEAT.ACQUIRE pool t 2", r#"[1, "ACQUIRED", 2, 2]"#);
 }
 
@@ -114,7 +112,7 @@ fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
         "SEAT.ACQUIRE pool t 3 QUEUE 60000",
         r#"[0, "QUEUED", 3, 3, 1]"#,
     );
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool l 3 QUEUE 200 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool l 3 QUEUE 200 BLOCK 0");
     dialog.expect("MULTI", "+OK");
     let steps = [
         (
@@ -138,7 +136,7 @@ fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
     }
     let replies = steps.map(|(_, reply)| reply).join(", ");
     dialog.expect("EXEC", &format!("[{replies}]"));
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 3]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 3]"#);
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn blocking_where_the_server_may_not_block_answers_at_once() {
         let script = format!("return redis.call({})", arguments.join(","));
         assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), reply);
     }
-    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    assert_eq!(dialog.queue("pool"), ["b"]);
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
     dialog.expect("SEAT.ACQUIRE pool b 1", r#"[1, "ACQUIRED", 1, 1]"#);
 }

@@ -1,8 +1,6 @@
 //! Keyspace events of the queue.
 
-use super::blocked;
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server, Waiter};
 
 fn listening() -> (Server, Dialog, Dialog) {
     let server = Server::builder()
@@ -38,10 +36,10 @@ fn joining_leaving_and_grants_from_the_queue_are_told() {
     client.acquire("pool", "a", 1, "{}");
     assert_eq!(next(&mut listener), "seat.acquired pool");
 
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     assert_eq!(events(&mut listener, &mut client), ["seat.queued pool"]);
     client.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     assert_eq!(
         events(&mut listener, &mut client),
         [
@@ -66,12 +64,12 @@ fn joining_leaving_and_grants_from_the_queue_are_told() {
     );
 
     for command in ["SEAT.RELEASE pool b", "SEAT.REVOKE pool b"] {
-        let _waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         client.ask(command);
         let seen = events(&mut listener, &mut client);
         assert_eq!(seen, ["seat.queued pool", "seat.left pool"], "{command}");
     }
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 100");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 100");
     assert!(waiter.read().contains("NO_SEATS_AVAILABLE"));
     let seen = events(&mut listener, &mut client);
     assert_eq!(seen, ["seat.queued pool", "seat.left pool"]);
@@ -86,7 +84,7 @@ fn a_client_that_goes_away_is_told_as_leaving() {
     let (server, mut listener, mut client) = listening();
     client.acquire("pool", "a", 1, "{}");
     assert_eq!(next(&mut listener), "seat.acquired pool");
-    drop(blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0"));
+    drop(Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0"));
     assert_eq!(next(&mut listener), "seat.queued pool");
     assert_eq!(next(&mut listener), "seat.left pool");
 }

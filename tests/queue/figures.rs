@@ -1,23 +1,22 @@
 //! Whose turn it is: each session is judged by the figure that it stated itself.
 
-use super::{NOTHING, blocked, recording, units, waiting};
-use crate::support::dialog::{Dialog, replicated};
-use crate::support::{Server, eventually};
+use super::{NOTHING, recording};
+use crate::support::{Dialog, Server, Waiter, eventually, replicated, units};
 
 /// A pool of two seats, both held, and Bob who waits for one of them.
-fn with_bob_waiting(server: &Server) -> (Dialog, Dialog) {
+fn with_bob_waiting(server: &Server) -> (Dialog, Waiter) {
     let mut dialog = Dialog::with(server);
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
-    let bob = blocked(server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
+    let bob = Waiter::of(server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
     (dialog, bob)
 }
 
 /// A seat falls free, and Bob has it in the same step.
 #[track_caller]
-fn bob_is_served(dialog: &mut Dialog, bob: &mut Dialog) {
+fn bob_is_served(dialog: &mut Dialog, bob: &mut Waiter) {
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
-    assert_eq!(bob.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    bob.hears(r#"[1, "ACQUIRED", 2, 2]"#);
     assert_eq!(dialog.sessions("pool"), ["b", "bob"]);
     assert_eq!(dialog.pool_info("pool", "seats"), 2);
 }
@@ -38,11 +37,9 @@ fn a_wrong_figure_of_a_client_that_left_holds_nobody_up() {
 fn a_wrong_figure_of_a_client_that_was_killed_holds_nobody_up() {
     let server = Server::start();
     let (mut dialog, mut bob) = with_bob_waiting(&server);
-    let wrong = blocked(&server, "SEAT.ACQUIRE pool wrong 1 BLOCK 0");
+    let wrong = Waiter::of(&server, "SEAT.ACQUIRE pool wrong 1 BLOCK 0");
     drop(wrong);
-    eventually("the client is gone", || {
-        waiting(&mut dialog, "pool") == ["bob"]
-    });
+    eventually("the client is gone", || dialog.queue("pool") == ["bob"]);
     bob_is_served(&mut dialog, &mut bob);
 }
 
@@ -53,14 +50,14 @@ fn a_wrong_figure_ahead_keeps_its_place_and_holds_nobody_up() {
         let mut dialog = Dialog::with(&server);
         dialog.acquire("pool", "a", 2, "{}");
         dialog.acquire("pool", "b", 2, "{}");
-        let _wrong = blocked(
+        let _wrong = Waiter::of(
             &server,
             &format!("SEAT.ACQUIRE pool wrong {figure} BLOCK 0"),
         );
-        let mut bob = blocked(&server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
-        assert_eq!(waiting(&mut dialog, "pool"), ["wrong", "bob"]);
+        let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
+        assert_eq!(dialog.queue("pool"), ["wrong", "bob"]);
         bob_is_served(&mut dialog, &mut bob);
-        assert_eq!(waiting(&mut dialog, "pool"), ["wrong"]);
+        assert_eq!(dialog.queue("pool"), ["wrong"]);
     }
 }
 
@@ -75,7 +72,7 @@ fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
             &format!("SEAT.ACQUIRE pool wrong {figure} QUEUE 60000"),
             &format!(r#"[0, "QUEUED", 2, {figure}, 1]"#),
         );
-        let mut bob = blocked(&server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
+        let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
         bob_is_served(&mut dialog, &mut bob);
         assert_eq!(dialog.pool_info("pool", "kept"), 0);
         // The right figure has the ticket's place count again.
@@ -93,13 +90,13 @@ fn a_wrong_figure_of_a_grant_holds_nobody_up() {
     let server = Server::start();
     let (mut dialog, mut bob) = with_bob_waiting(&server);
     dialog.expect("SEAT.REVOKE pool a", "1");
-    assert_eq!(bob.read(), r#"[1, "ACQUIRED", 2, 2]"#);
-    let mut carol = blocked(&server, "SEAT.ACQUIRE pool carol 2 BLOCK 0");
+    bob.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    let mut carol = Waiter::of(&server, "SEAT.ACQUIRE pool carol 2 BLOCK 0");
     dialog.expect("SEAT.ACQUIRE pool d 3", r#"[1, "ACQUIRED", 3, 3]"#);
     for session in ["b", "bob"] {
         dialog.ask(&format!("SEAT.RELEASE pool {session}"));
     }
-    assert_eq!(carol.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    carol.hears(r#"[1, "ACQUIRED", 2, 2]"#);
 }
 
 #[test]
@@ -112,14 +109,14 @@ fn resize_lets_those_in_who_waited_by_the_old_figure() {
     );
     // The licence has grown, and a newcomer knows it first.
     dialog.expect("SEAT.ACQUIRE pool c 5", r#"[1, "ACQUIRED", 3, 5]"#);
-    assert_eq!(waiting(&mut dialog, "pool"), ["bob", "t"]);
+    assert_eq!(dialog.queue("pool"), ["bob", "t"]);
     let sent = units(&server, || dialog.expect("SEAT.RESIZE pool 5", "1"));
     assert_eq!(
         sent,
         [["pool RESIZE 5", "pool GRANT bob 5 T T - 0 0 {}"]],
         "the pool has the figure already, and its ticket has not"
     );
-    assert_eq!(bob.read(), r#"[1, "ACQUIRED", 4, 5]"#);
+    bob.hears(r#"[1, "ACQUIRED", 4, 5]"#);
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
     dialog.expect(
         "SEAT.ACQUIRE pool d 5",
@@ -133,10 +130,10 @@ fn resize_lets_those_in_who_waited_by_the_old_figure() {
 fn resize_of_a_missing_pool_serves_those_who_wait_there() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
-    let mut bob = blocked(&server, "SEAT.ACQUIRE pool bob 0 BLOCK 0");
+    let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 0 BLOCK 0");
     let sent = units(&server, || dialog.expect("SEAT.RESIZE pool 1", "1"));
     assert_eq!(sent, [["pool GRANT bob 1 T T - 0 0 {}"]]);
-    assert_eq!(bob.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    bob.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Whatever frees a seat grants it to who waits, in the same command and the same replicated unit.
 
-use super::{NOTHING, block, blocked, now_ms, queue, recording, units, waiting};
-use crate::support::dialog::{Dialog, replicated, total};
-use crate::support::{Server, eventually, words};
+use super::{NOTHING, recording};
+use crate::support::{Dialog, Server, Waiter, eventually, now_ms, replicated, total, units, words};
 
 #[test]
 fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
@@ -28,7 +27,7 @@ fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
         dialog.ask("DEL pool");
         let silent = "SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - 0 0 {}";
         dialog.expect(silent, "1");
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
         let units = units(&server, || {
             dialog.expect(command, reply);
             assert_eq!(waiter.read(), granted, "{command}");
@@ -50,7 +49,7 @@ fn transactions_and_scripts_grant_within_their_own_unit() {
         return redis.call('SEAT.RELEASE', KEYS[1], 'b')";
     for in_script in [false, true] {
         dialog.acquire("pool", "a", 1, "{}");
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
         let released = r#"[1, "RELEASED", 0]"#;
         let lines = replicated(&server, || {
             if in_script {
@@ -64,7 +63,7 @@ fn transactions_and_scripts_grant_within_their_own_unit() {
                 let replies = format!(r#"[[1, "RELEASED", 1], +OK, {released}]"#);
                 dialog.expect("EXEC", &replies);
             }
-            assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+            waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
         });
         let kinds: Vec<_> = lines
             .iter()
@@ -92,16 +91,13 @@ fn a_lapse_grants_by_timer_in_one_unit() {
         dialog.expect("SEAT.ACQUIRE pool a 1", r#"[1, "ACQUIRED", 1, 1]"#);
         let mut waiter = Dialog::with(&server);
         waiter.expect("SELECT 3", "+OK");
-        block(
-            &mut dialog,
-            &mut waiter,
-            "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0",
-        );
+        let command = r#"SEAT.ACQUIRE pool b 1 {"m":1} BLOCK 0"#;
+        let mut waiter = Waiter::with(waiter, &server, command);
         dialog.expect(
             "SEAT.ACQUIRE pool a 1 PX 50",
             r#"[1, "ALREADY_ACTIVE", 1, 50]"#,
         );
-        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     });
     let expected = [
         vec!["pool GRANT a 1 T T - 0 0 {}"],
@@ -137,7 +133,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
     dialog.expect("EXEC", &format!("[{replies}]"));
 
     // The waiter of a lapsed holder is granted by the command itself, and so before whoever comes after it in the transaction.
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool t 1 PX 20",
         r#"[1, "ALREADY_ACTIVE", 1, 20]"#,
@@ -156,7 +152,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
         [r#"[+OK, [1, 1], ["b"]]"#, r#"[+OK, [0, 1], ["b"]]"#].contains(&reply.as_str()),
         "{reply}"
     );
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -165,7 +161,7 @@ fn many_are_granted_a_bounded_number_a_command_and_the_rest_in_order_by_timer() 
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let mut clients = many_blocked(&server, &mut dialog, WAITERS);
+    let mut clients = many_blocked(&server, WAITERS);
     let mut at_once = 0;
     let sent = units(&server, || {
         at_once = dialog.number("SEAT.RESIZE pool 1000") as usize;
@@ -187,7 +183,7 @@ fn many_are_granted_a_bounded_number_a_command_and_the_rest_in_order_by_timer() 
         .collect();
     assert_eq!(granted, expected);
     assert_eq!(dialog.number("SEAT.COUNT pool"), WAITERS as i64 + 1);
-    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
 }
 
 #[test]
@@ -196,7 +192,7 @@ fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let mut clients = many_blocked(&server, &mut dialog, WAITERS);
+    let mut clients = many_blocked(&server, WAITERS);
     dialog.expect("MULTI", "+OK");
     for command in [
         "SEAT.RESIZE pool 101",
@@ -221,14 +217,9 @@ fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
 }
 
 /// Clients of the sessions w0, w1, .. that wait in this order.
-fn many_blocked(server: &Server, witness: &mut Dialog, count: usize) -> Vec<Dialog> {
+fn many_blocked(server: &Server, count: usize) -> Vec<Waiter> {
     (0..count)
-        .map(|n| {
-            let mut client = Dialog::with(server);
-            let command = format!("SEAT.ACQUIRE pool w{n} 1 BLOCK 0");
-            block(witness, &mut client, &command);
-            client
-        })
+        .map(|n| Waiter::of(server, &format!("SEAT.ACQUIRE pool w{n} 1 BLOCK 0")))
         .collect()
 }
 
@@ -240,18 +231,18 @@ fn who_waits_in_vain_is_denied_at_its_time_out_with_the_numbers_of_then() {
     dialog.acquire("pool", "b", 2, "{}");
     let sent = units(&server, || {
         let start = now_ms();
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 2 BLOCK 400");
-        assert_eq!(waiter.read(), r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 400");
+        waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
         assert!(now_ms() - start >= 400);
     });
     assert_eq!(sent, NOTHING);
-    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
     // The limit is lowered meanwhile, for the waiter as well, so that the seat that frees stays
     // empty.
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool c 2 BLOCK 600");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 600");
     dialog.expect("SEAT.RESIZE pool 1", "0");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(waiter.read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     waiter.expect("PING", "+PONG");
     assert_eq!(total(&server, "seat_left"), 2);
     // A seat that frees later is free.
@@ -266,13 +257,15 @@ fn a_lease_starts_at_the_grant() {
     for (option, length_ms) in [("EX 70", 70_000), ("PX 70001", 70_001)] {
         dialog.acquire("pool", "a", 1, "{}");
         let command = format!("SEAT.ACQUIRE pool b 1 {option} BLOCK 0");
-        let mut waiter = blocked(&server, &command);
-        eventually("it has waited", || queue(&mut dialog, "pool")[0].1 >= 50);
+        let mut waiter = Waiter::of(&server, &command);
+        eventually("it has waited", || {
+            dialog.queue_with_times("pool")[0].1 >= 50
+        });
         let before_ms = now_ms();
         let stream = server.stream_of(|| {
             dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
             let granted = format!(r#"[1, "ACQUIRED", 1, 1, {length_ms}]"#);
-            assert_eq!(waiter.read(), granted);
+            waiter.hears(&granted);
         });
         let grant = stream
             .iter()

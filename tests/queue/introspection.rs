@@ -1,8 +1,6 @@
 //! What can be seen of a queue, in both protocols.
 
-use super::{block, blocked, queue, waiting};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 #[test]
 fn queue_position_and_info_show_who_waits() {
@@ -17,20 +15,22 @@ fn queue_position_and_info_show_who_waits() {
     }
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("SEAT.QUEUE pool", "[]");
-    let _first = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    eventually("b has waited", || queue(&mut dialog, "pool")[0].1 >= 30);
+    let _first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    eventually("b has waited", || {
+        dialog.queue_with_times("pool")[0].1 >= 30
+    });
     dialog.expect(
         "SEAT.ACQUIRE pool t 1 QUEUE 60000",
         r#"[0, "QUEUED", 1, 1, 2]"#,
     );
-    let _last = blocked(&server, "SEAT.ACQUIRE pool l 1 QUEUE 60000 BLOCK 0");
-    let waiters = queue(&mut dialog, "pool");
+    let _last = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 60000 BLOCK 0");
+    let waiters = dialog.queue_with_times("pool");
     assert!(
         waiters.windows(2).all(|pair| pair[0].1 >= pair[1].1),
         "{waiters:?}"
     );
     assert!(waiters[0].1 >= 30 && waiters[2].1 >= 0, "{waiters:?}");
-    assert_eq!(waiting(&mut dialog, "pool"), ["b", "t", "l"]);
+    assert_eq!(dialog.queue("pool"), ["b", "t", "l"]);
     for (session, position) in [
         ("b", "1"),
         ("t", "2"),
@@ -79,7 +79,7 @@ fn the_totals_count_places_and_what_became_of_them() {
     };
     expect([0; 6]);
     dialog.acquire("pool", "a", 1, "{}");
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     expect([1, 0, 0, 1, 1, 0]);
     for _ in 0..2 {
         let queued = r#"[0, "QUEUED", 1, 1, 2]"#;
@@ -87,7 +87,7 @@ fn the_totals_count_places_and_what_became_of_them() {
         expect([2, 0, 0, 1, 1, 0]);
     }
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     expect([2, 1, 0, 0, 2, 0]);
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
     dialog.expect(
@@ -110,7 +110,7 @@ fn a_long_poll_whose_client_goes_leaves_once_when_its_ticket_is_lost() {
     let server = Server::builder().recording().start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 QUEUE 300 BLOCK 0");
+    let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 300 BLOCK 0");
     drop(waiter);
     eventually("the place is lost", || {
         let commands = server.commands_in_aof();
@@ -127,12 +127,8 @@ fn replies_are_the_same_in_resp3() {
     let server = Server::start();
     let mut dialog = Dialog::in_resp3(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let mut waiter = Dialog::in_resp3(&server);
-    block(
-        &mut Dialog::with(&server),
-        &mut waiter,
-        "SEAT.ACQUIRE pool b 1 EX 60 BLOCK 0",
-    );
+    let waiter = Dialog::in_resp3(&server);
+    let mut waiter = Waiter::with(waiter, &server, "SEAT.ACQUIRE pool b 1 EX 60 BLOCK 0");
     let mut denied = Dialog::in_resp3(&server);
     denied.expect(
         "SEAT.ACQUIRE pool c 1 BLOCK 20",
@@ -144,7 +140,7 @@ fn replies_are_the_same_in_resp3() {
     dialog.expect("SEAT.POSITION pool c", "2");
     dialog.expect("SEAT.POSITION pool x", "null");
     dialog.expect("SEAT.QUEUE missing", "[]");
-    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    assert_eq!(dialog.queue("pool"), ["b", "c"]);
     let info = dialog.ask("SEAT.INFO pool");
     // Modules cannot reply with maps before 7.0.
     let waiting = if server.version() >= (7, 0, 0) {
@@ -154,7 +150,7 @@ fn replies_are_the_same_in_resp3() {
     };
     assert!(info.contains(waiting), "{info}");
     dialog.expect("SEAT.RESIZE pool 2", "1");
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2, 60000]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 2, 60000]"#);
 }
 
 #[test]

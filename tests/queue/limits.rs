@@ -1,17 +1,16 @@
 //! Which limit counts, and what changes it.
 
-use super::{NOTHING, blocked, recording, units, waiting};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces};
+use super::{NOTHING, recording};
+use crate::support::{Dialog, Server, Traces, Waiter, units};
 
 #[test]
 fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("grown", "a", 1, "{}");
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE grown b 1 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE grown b 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE grown 2", "1");
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
     assert_eq!(dialog.sessions("grown"), ["a", "b"]);
 
     for session in ["a", "b", "c", "d"] {
@@ -22,7 +21,7 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
     for (field, value) in [("seats", 2), ("used", 4), ("available", 0), ("kept", 0)] {
         assert_eq!(dialog.pool_info("shrunk", field), value, "{field}");
     }
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE shrunk w 2 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE shrunk w 2 BLOCK 0");
     for (session, used) in [("a", 3), ("b", 2)] {
         let reply = format!(r#"[1, "RELEASED", {used}]"#);
         dialog.expect(&format!("SEAT.RELEASE shrunk {session}"), &reply);
@@ -31,7 +30,7 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
         dialog.expect("SEAT.POSITION shrunk w", "1");
     }
     dialog.expect("SEAT.RELEASE shrunk c", r#"[1, "RELEASED", 2]"#);
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
 }
 
 #[test]
@@ -45,7 +44,7 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
 
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiters: Vec<_> = ["b", "c", "d"]
-        .map(|session| blocked(&server, &format!("SEAT.ACQUIRE pool {session} 1 BLOCK 0")))
+        .map(|session| Waiter::of(&server, &format!("SEAT.ACQUIRE pool {session} 1 BLOCK 0")))
         .into();
     for (seats, granted, effects) in [
         (1, 0, &[][..]),
@@ -67,11 +66,11 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
         assert_eq!(sent.concat(), effects, "{seats}");
         assert!(sent.len() < 2, "{sent:?}");
     }
-    assert_eq!(waiters[0].read(), r#"[1, "ACQUIRED", 2, 3]"#);
-    assert_eq!(waiters[1].read(), r#"[1, "ACQUIRED", 3, 3]"#);
+    waiters[0].hears(r#"[1, "ACQUIRED", 2, 3]"#);
+    waiters[1].hears(r#"[1, "ACQUIRED", 3, 3]"#);
     // What is stated with the next grant counts again.
     dialog.expect("SEAT.REVOKE pool d a b", "2");
-    assert_eq!(waiters[2].read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 3]"#);
+    waiters[2].hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 3]"#);
     dialog.expect("SEAT.ACQUIRE pool e 2", r#"[1, "ACQUIRED", 2, 2]"#);
     assert_eq!(dialog.pool_info("pool", "seats"), 2);
 
@@ -107,24 +106,29 @@ fn waiters_of_different_limits_are_each_held_to_their_own() {
     for session in ["a", "b", "c"] {
         dialog.acquire("pool", session, 3, "{}");
     }
-    let mut first = Dialog::with(&server);
-    let mut second = Dialog::with(&server);
+    let mut waiters = Vec::new();
     let sent = units(&server, || {
-        first = blocked(&server, "SEAT.ACQUIRE pool d 2 BLOCK 0");
-        second = blocked(&server, "SEAT.ACQUIRE pool e 1 BLOCK 0");
+        let calls = [
+            "SEAT.ACQUIRE pool d 2 BLOCK 0",
+            "SEAT.ACQUIRE pool e 1 BLOCK 0",
+        ];
+        waiters.extend(calls.map(|call| Waiter::of(&server, call)));
     });
+    let [first, second] = &mut waiters[..] else {
+        panic!("two");
+    };
     assert_eq!(sent, NOTHING);
     assert_eq!(dialog.pool_info("pool", "seats"), 3);
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
-    assert_eq!(waiting(&mut dialog, "pool"), ["d", "e"]);
+    assert_eq!(dialog.queue("pool"), ["d", "e"]);
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 2]"#);
-    assert_eq!(first.read(), r#"[1, "ACQUIRED", 2, 2]"#);
+    first.hears(r#"[1, "ACQUIRED", 2, 2]"#);
     dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(waiting(&mut dialog, "pool"), ["e"]);
+    assert_eq!(dialog.queue("pool"), ["e"]);
     // A higher figure has a seat that a lower one cannot have.
     dialog.expect("SEAT.ACQUIRE pool f 2", r#"[1, "ACQUIRED", 2, 2]"#);
     dialog.expect("SEAT.REVOKE pool d f", "2");
-    assert_eq!(second.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    second.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -157,7 +161,7 @@ fn a_higher_figure_that_lets_nobody_in_is_a_plain_denial() {
         dialog.acquire("pool", session, 3, "{}");
     }
     dialog.expect("SEAT.RESIZE pool 1", "0");
-    let _waiter = blocked(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
+    let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
     let before = Traces::without_totals(&server);
     let sent = units(&server, || {
         for seats in [1, 2, 3] {
@@ -175,7 +179,7 @@ fn an_error_does_not_change_the_limit_either() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let _waiter = blocked(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
+    let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     let before = Traces::of(&server);
     for command in [
@@ -204,7 +208,7 @@ fn an_error_does_not_change_the_limit_either() {
 fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
-    let mut waiter = blocked(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool n 0",
         r#"[0, "NO_SEATS_AVAILABLE", 0, 0]"#,
@@ -212,8 +216,8 @@ fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
     dialog.expect("SEAT.ACQUIRE pool n 1", r#"[1, "ACQUIRED", 1, 1]"#);
     dialog.expect("SEAT.RELEASE pool n", r#"[1, "RELEASED", 0]"#);
     dialog.expect("EXISTS pool", "0");
-    assert_eq!(waiting(&mut dialog, "pool"), ["w"]);
+    assert_eq!(dialog.queue("pool"), ["w"]);
     // A limit for all lets it in, as it does where there is a pool.
     dialog.expect("SEAT.RESIZE pool 5", "1");
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 5]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 5]"#);
 }

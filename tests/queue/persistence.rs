@@ -1,9 +1,7 @@
 //! Blocked clients belong to a name, tickets and limits to the value under it: what becomes of the queue when one of them goes
 //! or comes alone.
 
-use super::{blocked, waiting};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, now_ms, total};
 
 fn prepared(commands: &[&str]) -> (Server, Dialog) {
     let server = Server::start();
@@ -34,10 +32,10 @@ fn a_plain_block_takes_the_place_of_its_ticket_and_outlives_it() {
     // Once a later ticket is lost, the earlier would be, too.
     dialog.ask("SEAT.ACQUIRE pool x 1 QUEUE 150");
     eventually("x has lost its place", || {
-        waiting(&mut dialog, "pool") == ["b", "c"]
+        dialog.queue("pool") == ["b", "c"]
     });
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -47,7 +45,7 @@ fn another_value_under_the_name_brings_its_own_tickets_and_nobody_is_counted_twi
         "SEAT.ACQUIRE other t 1 QUEUE 60000",
         "SEAT.ACQUIRE pool a 1",
     ]);
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
+    let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     dialog.expect("RENAME other pool", "+OK");
     eventually("the queue is looked at", || {
         dialog.pool_info("pool", "waiting") == 2
@@ -56,10 +54,10 @@ fn another_value_under_the_name_brings_its_own_tickets_and_nobody_is_counted_twi
         "SEAT.ACQUIRE pool n 1 QUEUE 60000",
         r#"[0, "QUEUED", 1, 1, 3]"#,
     );
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "b", "n"]);
+    assert_eq!(dialog.queue("pool"), ["t", "b", "n"]);
     dialog.expect("SEAT.RELEASE pool h", r#"[1, "RELEASED", 0]"#);
     dialog.expect("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -69,22 +67,22 @@ fn a_blocked_client_does_not_wait_behind_the_ticket_that_another_value_has_for_i
         "SEAT.ACQUIRE other b 1 QUEUE 600000",
         "SEAT.ACQUIRE pool a 1",
     ]);
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
+    let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     dialog.expect("RENAME other pool", "+OK");
     eventually("the queue is looked at", || {
         dialog.pool_info("pool", "waiting") == 1
     });
     dialog.ask("SEAT.RELEASE pool h");
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
 fn a_pool_that_is_deleted_takes_its_tickets_along_and_the_clients_stay() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
-    let _c = blocked(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0");
+    let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
+    let _c = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0");
     dialog.expect("DEL pool", "1");
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     dialog.expect(
         "SEAT.ACQUIRE pool d 1 QUEUE 60000",
         r#"[0, "QUEUED", 1, 1, 2]"#,
@@ -99,24 +97,24 @@ fn a_pool_that_is_deleted_takes_its_tickets_along_and_the_clients_stay() {
 #[test]
 fn what_resize_states_for_a_waiter_outlives_the_pool() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE pool 0", "0");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
     dialog.expect("EXISTS pool", "0");
-    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    assert_eq!(dialog.queue("pool"), ["b"]);
     dialog.expect("SEAT.RESIZE pool 1", "1");
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
 fn when_the_first_in_line_at_a_name_without_a_pool_goes_the_next_ones_limit_counts() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
-    let first = blocked(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
-    let mut second = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    let first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
+    let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     dialog.expect("DEL pool", "1");
-    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    assert_eq!(dialog.queue("pool"), ["b", "c"]);
     drop(first);
-    assert_eq!(second.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    second.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -141,22 +139,22 @@ fn a_long_poll_keeps_its_place_from_one_time_out_to_the_next() {
     let mut poller = Dialog::with(&server);
     let first = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");
     assert_eq!(first, r#"[0, "QUEUED", 1, 1, 1]"#);
-    let _other = blocked(&server, "SEAT.ACQUIRE pool o 1 BLOCK 0");
+    let _other = Waiter::of(&server, "SEAT.ACQUIRE pool o 1 BLOCK 0");
     for round in 0..100 {
         let reply = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");
         assert_eq!(reply, r#"[0, "QUEUED", 1, 1, 1]"#, "round {round}");
     }
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    assert_eq!(
-        poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5"),
-        r#"[1, "ACQUIRED", 1, 1]"#
+    poller.expect(
+        "SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5",
+        r#"[1, "ACQUIRED", 1, 1]"#,
     );
 }
 
 #[test]
 fn a_call_that_the_full_queue_refuses_lets_nobody_in() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
-    let _b = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let _b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     if server.version() >= (7, 0, 0) {
         dialog.expect("CONFIG SET seat.max-queue-length 1", "+OK");
         dialog.expect(
@@ -175,12 +173,12 @@ fn a_call_that_the_full_queue_refuses_lets_nobody_in() {
 #[test]
 fn no_wait_is_so_long_that_the_server_and_the_module_disagree_on_it() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
-    let now_ms = super::now_ms();
+    let now_ms = now_ms();
     for ms in [4_503_599_627_370_497, i64::MAX - now_ms, i64::MAX] {
         let reply = dialog.ask(&format!("SEAT.ACQUIRE pool b 1 BLOCK {ms}"));
         assert!(reply.starts_with("!ERR BLOCK must be"), "{reply}");
     }
-    let mut b = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 4503599627370496");
+    let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 4503599627370496");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }

@@ -1,8 +1,7 @@
 //! A session has one place, whichever client and kind of waiting it keeps it by.
 
-use super::{block, blocked, queue, recording, units, waiting};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use super::recording;
+use crate::support::{Dialog, Server, Waiter, eventually, total, units};
 
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
@@ -11,27 +10,28 @@ fn a_newer_call_takes_the_place_over() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let mut older = Dialog::with(&server);
-    let older_id = older.number("CLIENT ID");
-    let command = "SEAT.ACQUIRE pool b 1 {\"older\":1} PX 1000 BLOCK 0";
-    block(&mut dialog, &mut older, command);
-    let mut next = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
-    eventually("it has waited", || queue(&mut dialog, "pool")[0].1 >= 20);
+    let command = r#"SEAT.ACQUIRE pool b 1 {"older":1} PX 1000 BLOCK 0"#;
+    let mut older = Waiter::of(&server, command);
+    let older_id = older.id();
+    let mut next = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    eventually("it has waited", || {
+        dialog.queue_with_times("pool")[0].1 >= 20
+    });
     let mut newer = Dialog::with(&server);
     newer.send("SEAT.ACQUIRE pool b 1 {\"newer\":1} PX 60000 BLOCK 0");
-    assert_eq!(older.read(), DENIED);
-    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
-    assert!(queue(&mut dialog, "pool")[0].1 >= 20);
+    older.hears(DENIED);
+    assert_eq!(dialog.queue("pool"), ["b", "c"]);
+    assert!(dialog.queue_with_times("pool")[0].1 >= 20);
     assert_eq!(total(&server, "seat_blocked_clients"), 2);
     // The older client's end takes nothing away.
     dialog.expect(&format!("CLIENT KILL ID {older_id}"), "1");
-    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    assert_eq!(dialog.queue("pool"), ["b", "c"]);
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(newer.read(), r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    newer.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
     let json = dialog.ask("SEAT.GET pool b");
     assert!(json.starts_with(r#""{"newer":1,"#), "{json}");
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(next.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    next.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     assert_eq!(total(&server, "seat_queued"), 2);
     assert_eq!(total(&server, "seat_left"), 0);
 }
@@ -41,7 +41,7 @@ fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let mut older = blocked(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
+    let mut older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool b 2 {\"newer\":1} PX 60000 BLOCK 0",
         r#"[1, "ACQUIRED", 2, 2, 60000]"#,
@@ -56,7 +56,7 @@ fn blocking_while_active_answers_at_once() {
     let server = Server::start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let _waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+    let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     for (options, reply) in [
         ("BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1]"#),
         ("QUEUE 1000", r#"[1, "ALREADY_ACTIVE", 1]"#),
@@ -65,7 +65,7 @@ fn blocking_while_active_answers_at_once() {
     ] {
         dialog.expect(&format!("SEAT.ACQUIRE pool a 1 {options}"), reply);
     }
-    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    assert_eq!(dialog.queue("pool"), ["b"]);
 }
 
 #[test]
@@ -74,18 +74,18 @@ fn a_poll_takes_the_place_of_a_blocked_client() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
     for options in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
-        let mut waiter = blocked(&server, &format!("SEAT.ACQUIRE pool b 1 {options}"));
-        let last = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+        let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {options}"));
+        let last = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
         dialog.expect(
             "SEAT.ACQUIRE pool b 1 QUEUE 60000",
             r#"[0, "QUEUED", 1, 1, 1]"#,
         );
-        assert_eq!(waiter.read(), DENIED);
-        assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+        waiter.hears(DENIED);
+        assert_eq!(dialog.queue("pool"), ["b", "c"]);
         assert_eq!(dialog.pool_info("pool", "waiting"), 2);
         let mut last = last;
         dialog.expect("SEAT.REVOKE pool b c", "0");
-        assert_eq!(last.read(), DENIED);
+        last.hears(DENIED);
     }
 }
 
@@ -103,17 +103,18 @@ fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
     eventually("it is blocked", || {
         total(&server, "seat_blocked_clients") == 1
     });
-    let mut next = blocked(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
+    let mut next = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     eventually("the ticket would be lost", || {
-        queue(&mut dialog, "pool")
+        dialog
+            .queue_with_times("pool")
             .iter()
             .all(|(session, waited_ms)| session != "b" || *waited_ms >= 500)
     });
-    assert_eq!(waiting(&mut dialog, "pool"), ["b", "c"]);
+    assert_eq!(dialog.queue("pool"), ["b", "c"]);
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(next.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    next.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn a_session_with_a_ticket_counts_once_when_it_blocks() {
     eventually("it is blocked", || {
         total(&server, "seat_blocked_clients") == 1
     });
-    assert_eq!(waiting(&mut dialog, "pool"), ["b"]);
+    assert_eq!(dialog.queue("pool"), ["b"]);
     assert_eq!(dialog.pool_info("pool", "waiting"), 1);
     dialog.expect(
         "SEAT.ACQUIRE pool c 1 QUEUE 60000",
@@ -138,7 +139,7 @@ fn a_session_with_a_ticket_counts_once_when_it_blocks() {
     );
     // Two seats are for b and c, and the third is free.
     dialog.expect("SEAT.RESIZE pool 4", "1");
-    assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 2, 4]"#);
+    waiter.hears(r#"[1, "ACQUIRED", 2, 4]"#);
     dialog.expect("SEAT.ACQUIRE pool d 4", r#"[1, "ACQUIRED", 3, 4]"#);
     dialog.expect(
         "SEAT.ACQUIRE pool e 4",
@@ -155,16 +156,16 @@ fn release_and_revoke_take_a_waiting_session_out() {
         ("SEAT.RELEASE pool b", r#"[0, "SESSION_NOT_FOUND"]"#),
         ("SEAT.REVOKE pool b x", "0"),
     ] {
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         dialog.expect(command, reply);
-        assert_eq!(waiter.read(), DENIED);
-        assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+        waiter.hears(DENIED);
+        assert_eq!(dialog.queue("pool"), [""; 0]);
 
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
         let sent = units(&server, || dialog.expect(command, reply));
-        assert_eq!(waiter.read(), DENIED);
+        waiter.hears(DENIED);
         assert_eq!(sent, [["pool LEAVE b"]]);
-        assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+        assert_eq!(dialog.queue("pool"), [""; 0]);
     }
     assert_eq!(total(&server, "seat_left"), 4);
     assert_eq!(total(&server, "seat_released"), 0);
@@ -184,12 +185,12 @@ fn a_seat_that_was_kept_for_who_leaves_goes_on_in_the_same_unit() {
             "SEAT.ACQUIRE pool t 1 QUEUE 60000",
             r#"[0, "QUEUED", 1, 1, 1]"#,
         );
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
         dialog.expect("SEAT.POSITION pool b", "2");
         let sent = units(&server, || dialog.expect(command, reply));
         assert_eq!(sent, [["pool LEAVE t", "pool GRANT b 1 T T - 0 0 {}"]]);
-        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
         dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
     }
 }

@@ -3,22 +3,22 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crate::lines::{Lines, ask_many, grants_until, total};
-use crate::support::{Server, Wire, eventually};
+use crate::leases::grants_until;
+use crate::support::{Dialog, Server, eventually, total};
 
 /// The longest of all round trips until the server's clock shows `until_ms` and `done` agrees, which is asked now and then.
 fn longest_round_trip(
-    wire: &mut Wire,
+    dialog: &mut Dialog,
     until_ms: i64,
-    mut done: impl FnMut(&mut Wire) -> bool,
+    mut done: impl FnMut(&mut Dialog) -> bool,
 ) -> Duration {
     let mut longest = Duration::ZERO;
     for turn in 0_u64.. {
         let began = Instant::now();
-        let reply = wire.call(&["PING"]);
+        let reply = dialog.ask("PING");
         longest = longest.max(began.elapsed());
-        assert_eq!(reply, b"+PONG\r\n");
-        if turn.is_multiple_of(100) && wire.now_ms() >= until_ms && done(wire) {
+        assert_eq!(reply, "+PONG");
+        if turn.is_multiple_of(100) && dialog.now_ms() >= until_ms && done(dialog) {
             break;
         }
     }
@@ -31,33 +31,33 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
     const ROUNDS: usize = 3;
     const BOUND: Duration = Duration::from_millis(50);
     let server = Server::builder().module_args("allow-effects yes").start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let mut pauses = Vec::new();
     let mut ends_ms = Vec::new();
     let mut lead_ms = 2000;
     while pauses.len() < ROUNDS {
-        let deadline_ms = wire.now_ms() + lead_ms;
-        let before = total(&server, "expired");
-        ask_many(&mut wire, grants_until(deadline_ms, MANY));
-        if wire.now_ms() >= deadline_ms {
+        let deadline_ms = dialog.now_ms() + lead_ms;
+        let before = total(&server, "seat_expired");
+        dialog.ask_all(grants_until(deadline_ms, MANY));
+        if dialog.now_ms() >= deadline_ms {
             // Too slow a machine: some have lapsed while others were still coming.
             assert!(
                 lead_ms < 30_000,
                 "{MANY} leases are not granted within {lead_ms} ms"
             );
             lead_ms *= 2;
-            longest_round_trip(&mut wire, 0, |wire| wire.ask("EXISTS pool") == "0");
+            longest_round_trip(&mut dialog, 0, |dialog| dialog.ask("EXISTS pool") == "0");
             continue;
         }
-        assert_eq!(wire.number("SEAT.COUNT pool"), MANY as i64);
-        let idle = longest_round_trip(&mut wire, deadline_ms - 20, |_| true);
+        assert_eq!(dialog.number("SEAT.COUNT pool"), MANY as i64);
+        let idle = longest_round_trip(&mut dialog, deadline_ms - 20, |_| true);
         let mut ended_ms = 0;
-        let pause = longest_round_trip(&mut wire, deadline_ms, |wire| {
-            assert_eq!(wire.number("SEAT.COUNT pool"), 0);
-            ended_ms = wire.now_ms();
-            wire.ask("EXISTS pool") == "0"
+        let pause = longest_round_trip(&mut dialog, deadline_ms, |dialog| {
+            assert_eq!(dialog.number("SEAT.COUNT pool"), 0);
+            ended_ms = dialog.now_ms();
+            dialog.ask("EXISTS pool") == "0"
         });
-        assert_eq!(total(&server, "expired"), before + MANY as u64);
+        assert_eq!(total(&server, "seat_expired"), before + MANY as u64);
         pauses.push((pause, idle));
         ends_ms.push(ended_ms - deadline_ms);
     }
@@ -88,19 +88,19 @@ fn a_pool_with_many_lapses_does_not_hold_up_another_in_its_database_or_in_anothe
         .recording()
         .module_args("allow-effects yes")
         .start();
-    let mut wire = server.wire();
-    let deadline_ms = wire.now_ms() + 3000;
+    let mut dialog = Dialog::with(&server);
+    let deadline_ms = dialog.now_ms() + 3000;
     let [seconds, later_ms] = [deadline_ms / 1000, deadline_ms + 5];
     for (database, pool) in [(0, "beside"), (1, "apart")] {
-        wire.ask(&format!("SELECT {database}"));
-        wire.ask(&format!(
+        dialog.ask(&format!("SELECT {database}"));
+        dialog.ask(&format!(
             "SEAT.EFFECT {pool} GRANT a 1 {seconds} {seconds} - 60000 {later_ms} {{}}"
         ));
     }
-    wire.ask("SELECT 0");
-    ask_many(&mut wire, grants_until(deadline_ms, MANY));
+    dialog.ask("SELECT 0");
+    dialog.ask_all(grants_until(deadline_ms, MANY));
     eventually("all seats are taken back", || {
-        total(&server, "expired") == MANY as u64 + 2
+        total(&server, "seat_expired") == MANY as u64 + 2
     });
     let freed: Vec<Vec<u8>> = server
         .commands_in_aof()
@@ -120,22 +120,22 @@ fn a_pool_with_many_lapses_does_not_hold_up_another_in_its_database_or_in_anothe
 fn a_lease_costs_little_memory_and_gives_it_back() {
     const MANY: usize = 200_000;
     let server = Server::start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let metadata = format!(r#"{{"machine":"{}"}}"#, "m".repeat(136));
     let used = || -> usize { server.info("memory")["used_memory"].parse().expect("bytes") };
     let mut acquire = |key: &str, lease: &str| {
-        let acquire = |n| format!("SEAT.ACQUIRE {key} {n:0>36} 1000000 {metadata} {lease}");
-        ask_many(&mut wire, (0..MANY).map(acquire));
+        let acquire = |n| format!("SEAT.ACQUIRE {key} {n:0>36} 1000000 {metadata}{lease}");
+        dialog.ask_all((0..MANY).map(acquire));
         (
-            usize::try_from(wire.pool_info(key, "memory_bytes")).expect("bytes"),
-            wire.number(&format!("SEAT.COUNT {key}")),
+            usize::try_from(dialog.pool_info(key, "memory_bytes")).expect("bytes"),
+            dialog.number(&format!("SEAT.COUNT {key}")),
         )
     };
     let empty = used();
     let (plain, count) = acquire("plain", "");
     assert_eq!(count, MANY as i64);
     let between = used();
-    let (leased, count) = acquire("leased", "EX 3600");
+    let (leased, count) = acquire("leased", " EX 3600");
     assert_eq!(count, MANY as i64);
     let (taken_plain, taken_leased) = (between - empty, used() - between);
     let each = |bytes: usize| bytes as f64 / MANY as f64;
@@ -161,12 +161,12 @@ fn a_lease_costs_little_memory_and_gives_it_back() {
             "{reported} bytes reported, {taken} taken"
         );
     }
-    wire.ask("SEAT.CLEANUP leased IDLE 0");
+    dialog.ask("SEAT.CLEANUP leased IDLE 0");
     let calls = ["SEAT.CLEANUP plain IDLE 0", "SEAT.CLEANUP leased IDLE 0"];
     eventually("all sessions have been silent for a second", || {
-        calls.iter().all(|call| wire.ask(call).ends_with(" 0"))
+        calls.iter().all(|call| dialog.ask(call).ends_with(", 0]"))
     });
-    assert_eq!(wire.ask("DBSIZE"), "0");
+    dialog.expect("DBSIZE", "0");
     eventually("the memory is given back", || {
         used() < empty + (between - empty) / 20
     });

@@ -5,22 +5,21 @@ use std::io::{self, Write};
 
 use fastrand::Rng;
 
-use crate::lines::{Lines, total, wait_for_reclaim};
-use crate::support::{Server, Wire, eventually};
+use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim};
 
 /// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that many lapses.
 #[track_caller]
 fn lapses_after(steps: &[&str], seats: u64) {
     let server = Server::start();
-    let mut wire = server.wire();
-    let replies = wire.ask_at_once(steps);
-    let refused = replies.iter().find(|reply| reply.starts_with('-'));
+    let mut dialog = Dialog::with(&server);
+    let replies = dialog.at_once(steps);
+    let refused = replies.iter().find(|reply| reply.starts_with('!'));
     assert_eq!(refused, None, "{steps:?}");
     wait_for_reclaim(&server, seats);
     for database in 0..4 {
-        wire.ask(&format!("SELECT {database}"));
+        dialog.ask(&format!("SELECT {database}"));
         assert_eq!(
-            wire.ask("DBSIZE"),
+            dialog.ask("DBSIZE"),
             "0",
             "database {database} after {steps:?}"
         );
@@ -75,18 +74,18 @@ fn after_restore() {
     let restore = "return redis.call('RESTORE',KEYS[2],0,redis.call('DUMP',KEYS[1]),'REPLACE')";
     for steps in [&["DEL pool"][..], &["SEAT.ACQUIRE pool b 9"], &[]] {
         let server = Server::start();
-        let mut wire = server.wire();
-        wire.ask("MULTI");
-        wire.ask("SEAT.ACQUIRE other b 9 EX 3600");
-        wire.ask(ACQUIRE);
-        wire.call(&["EVAL", restore, "2", "pool", "other"]);
+        let mut dialog = Dialog::with(&server);
+        dialog.ask("MULTI");
+        dialog.ask("SEAT.ACQUIRE other b 9 EX 3600");
+        dialog.ask(ACQUIRE);
+        dialog.ask_args(&["EVAL", restore, "2", "pool", "other"]);
         for step in steps {
-            wire.ask(step);
+            dialog.ask(step);
         }
-        wire.ask("EXEC");
+        dialog.ask("EXEC");
         let pools = if steps == ["DEL pool"] { 1 } else { 2 };
         wait_for_reclaim(&server, pools);
-        assert_eq!(wire.ask("EXISTS other"), "0");
+        dialog.expect("EXISTS other", "0");
     }
 }
 
@@ -101,34 +100,34 @@ fn after_the_key_was_deleted_and_made_anew() {
         "PEXPIRE pool 0",
     ] {
         let server = Server::start();
-        let mut wire = server.wire();
-        wire.ask_at_once(&["SEAT.ACQUIRE pool a 9 PX 10", deletion]);
+        let mut dialog = Dialog::with(&server);
+        dialog.at_once(&["SEAT.ACQUIRE pool a 9 PX 10", deletion]);
         // The old pool's deadline comes up while a pool whose leases are longer has the name.
-        wire.ask_at_once(&[
+        dialog.at_once(&[
             "DEL pool",
             "SEAT.ACQUIRE pool a 9 PX 60",
             "SEAT.ACQUIRE pool b 9 PX 90",
         ]);
         wait_for_reclaim(&server, 2);
-        assert_eq!(wire.ask("EXISTS pool"), "0", "after {deletion}");
+        assert_eq!(dialog.ask("EXISTS pool"), "0", "after {deletion}");
     }
 }
 
 #[test]
 fn while_another_type_has_the_name() {
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask_at_once(&[ACQUIRE, "RENAME pool other", "SET pool x"]);
+    let mut dialog = Dialog::with(&server);
+    dialog.at_once(&[ACQUIRE, "RENAME pool other", "SET pool x"]);
     wait_for_reclaim(&server, 1);
-    assert_eq!(wire.ask("GET pool"), "x");
-    wire.ask_at_once(&[
+    dialog.expect("GET pool", r#""x""#);
+    dialog.at_once(&[
         "DEL pool",
         "SEAT.ACQUIRE pool a 9 PX 1",
         "RENAME pool third",
         "LPUSH pool x",
     ]);
     wait_for_reclaim(&server, 2);
-    assert_eq!(wire.ask("LLEN pool"), "1");
+    dialog.expect("LLEN pool", "1");
 }
 
 #[test]
@@ -145,31 +144,31 @@ fn on_a_key_that_expires_itself() {
     lapses_after(&[ACQUIRE, "EXPIRE pool 1000"], 1);
     // The key goes before the lease does: nothing is left to reclaim, and nothing breaks.
     let server = Server::start();
-    let mut wire = server.wire();
-    wire.ask_at_once(&[
+    let mut dialog = Dialog::with(&server);
+    dialog.at_once(&[
         "SEAT.ACQUIRE pool a 9 PX 30",
         "PEXPIRE pool 5",
         "SEAT.ACQUIRE other a 9 PX 40",
     ]);
     wait_for_reclaim(&server, 1);
-    assert_eq!(wire.ask("DBSIZE"), "0");
+    dialog.expect("DBSIZE", "0");
 }
 
 #[test]
 fn after_a_reload() {
     for attempt in 1.. {
         let server = Server::start();
-        let mut wire = server.wire();
-        wire.ask_at_once(&[
+        let mut dialog = Dialog::with(&server);
+        dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 300",
             "SELECT 3",
             "SEAT.ACQUIRE pool a 9 PX 300",
         ]);
-        assert_eq!(wire.ask("DEBUG RELOAD"), "OK");
+        dialog.expect("DEBUG RELOAD", "+OK");
         // On a machine that stood still the lease may have lapsed before the reload; that would prove nothing.
-        let in_time = total(&server, "expired") == 0;
+        let in_time = total(&server, "seat_expired") == 0;
         wait_for_reclaim(&server, 2);
-        assert_eq!(wire.ask("DBSIZE"), "0");
+        dialog.expect("DBSIZE", "0");
         if in_time {
             break;
         }
@@ -185,9 +184,9 @@ fn after_loading_an_rdb_or_an_aof() {
         Server::builder().config("appendonly yes"),
     ] {
         let mut server = builder.start();
-        let mut wire = server.wire();
+        let mut dialog = Dialog::with(&server);
         // The pause keeps this process from reclaiming them.
-        wire.ask_at_once(&[
+        dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 1",
             "SEAT.ACQUIRE other a 9 PX 600",
             "RENAME other third",
@@ -196,8 +195,8 @@ fn after_loading_an_rdb_or_an_aof() {
         server.restart();
         // The totals begin with the process, so what they count came after the loading.
         wait_for_reclaim(&server, 2);
-        assert_eq!(server.wire().ask("DBSIZE"), "0");
-        assert_eq!(total(&server, "ignored_effects"), 0);
+        Dialog::with(&server).expect("DBSIZE", "0");
+        assert_eq!(total(&server, "seat_ignored_effects"), 0);
     }
 }
 
@@ -239,7 +238,7 @@ fn after_anything_in_any_order() {
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
-    let mut wire = primary.wire();
+    let mut dialog = Dialog::with(&primary);
     let restore = "local d = redis.call('DUMP', KEYS[1])
         return d and redis.call('RESTORE', KEYS[2], 0, d, 'REPLACE')";
     for _ in 0..3000 {
@@ -248,25 +247,25 @@ fn after_anything_in_any_order() {
             .strip_prefix("DUMP ")
             .and_then(|keys| keys.split_once(' '))
         {
-            Some((from, to)) => drop(wire.call(&["EVAL", restore, "2", from, to])),
+            Some((from, to)) => drop(dialog.ask_args(&["EVAL", restore, "2", from, to])),
             // A missing key, the same database: an error is as good as any.
-            None => drop(wire.ask(&step)),
+            None => drop(dialog.ask(&step)),
         }
     }
     eventually("all leases have lapsed and all pools are gone", || {
-        keys(&mut wire) == 0
+        keys(&mut dialog) == 0
     });
     primary.wait_for_offset(&replica);
-    assert_eq!(keys(&mut replica.wire()), 0);
-    assert_eq!(total(&replica, "ignored_effects"), 0);
-    assert_eq!(total(&replica, "expired"), 0);
-    assert!(total(&primary, "expired") > 0, "nothing lapsed");
+    assert_eq!(keys(&mut Dialog::with(&replica)), 0);
+    assert_eq!(total(&replica, "seat_ignored_effects"), 0);
+    assert_eq!(total(&replica, "seat_expired"), 0);
+    assert!(total(&primary, "seat_expired") > 0, "nothing lapsed");
 }
 
-fn keys(wire: &mut Wire) -> i64 {
+fn keys(dialog: &mut Dialog) -> i64 {
     let size = |database| {
-        wire.ask(&format!("SELECT {database}"));
-        wire.number("DBSIZE")
+        dialog.ask(&format!("SELECT {database}"));
+        dialog.number("DBSIZE")
     };
     (0..3).map(size).sum()
 }
@@ -278,7 +277,7 @@ fn what_is_moved_is_not_late() {
         .config("hz 1")
         .config("dynamic-hz no")
         .start();
-    let mut wire = server.wire();
+    let mut dialog = Dialog::with(&server);
     let mut late_ms = Vec::new();
     let mut events = super::listener(&server, "__keyevent@*__:seat.expired");
     for moving in [
@@ -287,16 +286,16 @@ fn what_is_moved_is_not_late() {
         "SWAPDB 0 3",
         "COPY pool other DB 1",
     ] {
-        wire.ask_at_once(&[
+        dialog.at_once(&[
             "SELECT 0",
             "SEAT.ACQUIRE pool a 9 PX 100",
             moving,
             "SELECT 0",
             "DEL pool",
         ]);
-        let deadline_ms = super::unix_ms() + 100;
-        super::heard(&mut events);
-        late_ms.push(super::unix_ms() - deadline_ms);
+        let deadline_ms = now_ms() + 100;
+        events.next_event();
+        late_ms.push(now_ms() - deadline_ms);
     }
     let timely = late_ms.iter().filter(|&&late| late < 100).count();
     assert!(timely >= 3, "reclaimed {late_ms:?} ms late");

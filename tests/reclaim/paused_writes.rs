@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use crate::lines::{Lines, total, wait_for_reclaim, wait_until};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, total, wait_for_reclaim};
 
 #[test]
 fn client_pause_puts_the_reclaim_off() {
@@ -15,32 +14,36 @@ fn client_pause_puts_the_reclaim_off() {
         let primary = Server::builder().tcp().start();
         let replica = Server::builder().replica_of(&primary).start();
         primary.wait_for_offset(&replica);
-        let mut wire = primary.wire();
+        let mut dialog = Dialog::with(&primary);
         let lines: Vec<String> = (0..100)
             .map(|n| format!("SEAT.ACQUIRE pool s{n} 200 PX 100"))
             .chain(["SEAT.ACQUIRE pool stays 200", pause].map(str::to_owned))
             .collect();
-        wire.ask_at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        dialog.at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let deadline_ms = {
             // A pause of all clients stops this look, too, until it is over.
-            let mut wire = primary.wire();
-            wire.now_ms() + 100
+            let mut dialog = Dialog::with(&primary);
+            dialog.now_ms() + 100
         };
         if pause.ends_with("WRITE") {
-            wait_until(&mut wire, deadline_ms + 150);
-            assert_eq!(wire.ask("SEAT.COUNT pool"), "1", "{pause}");
-            assert_eq!(total(&primary, "expired"), 0, "{pause}");
+            dialog.wait_until(deadline_ms + 150);
+            assert_eq!(dialog.ask("SEAT.COUNT pool"), "1", "{pause}");
+            assert_eq!(total(&primary, "seat_expired"), 0, "{pause}");
             primary.wait_for_offset(&replica);
             assert_eq!(primary.digest(), replica.digest(), "{pause}");
         }
         if let Some(end) = end {
-            wire.ask(end);
+            dialog.ask(end);
         }
         wait_for_reclaim(&primary, 100);
         primary.wait_for_offset(&replica);
         assert_eq!(primary.digest(), replica.digest(), "{pause}");
-        assert_eq!(replica.wire().ask("SEAT.SESSIONS pool"), "stays", "{pause}");
-        assert_eq!(total(&replica, "ignored_effects"), 0, "{pause}");
+        assert_eq!(
+            Dialog::with(&replica).ask("SEAT.SESSIONS pool"),
+            r#"["stays"]"#,
+            "{pause}"
+        );
+        assert_eq!(total(&replica, "seat_ignored_effects"), 0, "{pause}");
     }
 }
 
@@ -57,28 +60,28 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     for (old, new) in [(&primary, &replica), (&replica, &primary)] {
-        let expired = [total(old, "expired"), total(new, "expired")];
-        let mut wire = old.wire();
-        wire.ask("SEAT.ACQUIRE before a 9 EX 3600");
-        wire.ask("SEAT.ACQUIRE during stays 200 EX 3600");
+        let expired = [total(old, "seat_expired"), total(new, "seat_expired")];
+        let mut dialog = Dialog::with(&old);
+        dialog.ask("SEAT.ACQUIRE before a 9 EX 3600");
+        dialog.ask("SEAT.ACQUIRE during stays 200 EX 3600");
         old.wait_for_offset(new);
         // The failover waits for the replica's word, which does not come before the leases have ended.
         signal(new, "STOP");
         let lines: Vec<String> = (0..100)
             .map(|n| format!("SEAT.ACQUIRE during s{n} 200 PX 200"))
             .collect();
-        wire.ask_at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
-        let deadline_ms = wire.now_ms() + 200;
+        dialog.at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let deadline_ms = dialog.now_ms() + 200;
         let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 20000", new.port());
-        assert_eq!(wire.ask(&failover), "OK");
+        assert_eq!(dialog.ask(&failover), "+OK");
         let state = || old.info("replication")["master_failover_state"].clone();
-        wait_until(&mut wire, deadline_ms + 50);
+        dialog.wait_until(deadline_ms + 50);
         assert_eq!(
             state(),
             "waiting-for-sync",
             "the failover was over before the lapse"
         );
-        assert_eq!(wire.ask("SEAT.COUNT during"), "1");
+        dialog.expect("SEAT.COUNT during", "1");
         signal(new, "CONT");
         eventually("the roles are changed", || {
             state() == "no-failover"
@@ -86,16 +89,16 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
                 && new.info("replication")["role"] == "master"
         });
         eventually("the new primary has reclaimed", || {
-            new.wire().ask("SEAT.CLEANUP during") == "0 1"
-                && total(new, "expired") == expired[1] + 100
+            Dialog::with(&new).ask("SEAT.CLEANUP during") == "[0, 1]"
+                && total(new, "seat_expired") == expired[1] + 100
         });
         new.wait_for_offset(old);
         assert_eq!(old.digest(), new.digest());
-        assert_eq!(total(old, "expired"), expired[0]);
+        assert_eq!(total(old, "seat_expired"), expired[0]);
         for server in [old, new] {
-            assert_eq!(server.wire().ask("SEAT.SESSIONS during"), "stays");
-            assert_eq!(server.wire().ask("SEAT.SESSIONS before"), "a");
-            assert_eq!(total(server, "ignored_effects"), 0);
+            Dialog::with(&server).expect("SEAT.SESSIONS during", r#"["stays"]"#);
+            Dialog::with(&server).expect("SEAT.SESSIONS before", r#"["a"]"#);
+            assert_eq!(total(server, "seat_ignored_effects"), 0);
         }
     }
 }
@@ -106,16 +109,16 @@ fn a_failover_that_is_called_off_leaves_the_reclaim_to_the_old_primary() {
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     signal(&replica, "STOP");
-    let mut wire = primary.wire();
-    wire.ask("SEAT.ACQUIRE pool a 9 PX 100");
-    let deadline_ms = wire.now_ms() + 100;
-    assert_eq!(wire.ask("FAILOVER TIMEOUT 20000"), "OK");
-    wait_until(&mut wire, deadline_ms + 50);
-    assert_eq!(total(&primary, "expired"), 0);
-    assert_eq!(wire.ask("FAILOVER ABORT"), "OK");
+    let mut dialog = Dialog::with(&primary);
+    dialog.ask("SEAT.ACQUIRE pool a 9 PX 100");
+    let deadline_ms = dialog.now_ms() + 100;
+    dialog.expect("FAILOVER TIMEOUT 20000", "+OK");
+    dialog.wait_until(deadline_ms + 50);
+    assert_eq!(total(&primary, "seat_expired"), 0);
+    dialog.expect("FAILOVER ABORT", "+OK");
     signal(&replica, "CONT");
     wait_for_reclaim(&primary, 1);
     primary.wait_for_offset(&replica);
     assert_eq!(primary.digest(), replica.digest());
-    assert_eq!(replica.wire().ask("DBSIZE"), "0");
+    Dialog::with(&replica).expect("DBSIZE", "0");
 }

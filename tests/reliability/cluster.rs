@@ -11,9 +11,7 @@ use super::ledger::{Client, Link, Load, audit, judge, pools};
 use super::{figure, scale};
 use crate::blocked_clients::python::python;
 use crate::cluster::{atomic, id_of, node};
-use crate::support::dialog::{Dialog, total};
-use crate::support::workload;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, total, workload};
 
 const CLIENTS: usize = 3;
 

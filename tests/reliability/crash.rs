@@ -9,10 +9,7 @@ use fastrand::Rng;
 
 use super::ledger::{Client, Load, Socket, audit, judge, pools};
 use super::{figure, scale};
-use crate::blocked_clients::Waiter;
-use crate::support::Server;
-use crate::support::dialog::{Dialog, total};
-use crate::support::workload;
+use crate::support::{Dialog, Server, Waiter, total, workload};
 
 const CLIENTS: usize = 4;
 

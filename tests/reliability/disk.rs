@@ -6,9 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, default_binary, eventually};
+use crate::support::{Dialog, Server, Waiter, default_binary, eventually, total};
 
 /// Has the lease of the only seat lapse while the server answers `MISCONF`, then mends the disk.
 #[track_caller]

@@ -1,9 +1,7 @@
 //! maxmemory with each policy: a pool is evicted whole or not at all.
 
 use super::{figure, scale};
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 const POOLS: usize = 40;
 const SESSIONS: usize = 30;

@@ -9,11 +9,8 @@ use redis::{ConnectionLike, RedisError, Value, cmd};
 
 use super::ledger::{Client, Link, Load, audit, connect, judge, pools};
 use super::{figure, scale};
-use crate::blocked_clients::Waiter;
 use crate::reclaim::paused_writes::signal;
-use crate::support::dialog::{Dialog, total};
-use crate::support::workload;
-use crate::support::{Server, eventually, eventually_within};
+use crate::support::{Dialog, Server, Waiter, eventually, eventually_within, total, workload};
 
 const CLIENTS: usize = 3;
 

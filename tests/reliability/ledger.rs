@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use redis::{Cmd, Connection, ConnectionLike, RedisError, RedisResult, Value, cmd};
 
 use crate::overbooking::{highest, steps, words};
-use crate::support::dialog::Dialog;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, now_ms};
 
 /// Of each client in each pool.
 const SESSIONS: usize = 16;
@@ -117,11 +116,6 @@ pub struct Client {
     entries: Vec<Vec<Entry>>,
     /// By pool.
     tenures: Vec<Vec<Tenure>>,
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.expect("a clock after 1970").as_millis() as i64
 }
 
 fn millis(ms: i64) -> Duration {

@@ -10,9 +10,7 @@ use fastrand::Rng;
 
 use super::{figure, scale};
 use crate::blocked_clients::crowd::allow_many_files;
-use crate::support::dialog::{Dialog, Traces};
-use crate::support::workload;
-use crate::support::{Server, Wire, eventually};
+use crate::support::{Dialog, Server, Traces, Wire, eventually, workload};
 
 const CONNECTIONS: usize = 1_000;
 const POOLS: usize = 10_000;

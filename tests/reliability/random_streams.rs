@@ -14,8 +14,7 @@ use super::random_commands::{self, MOST_SEATS, SHORT_MS, Taste, Words, words};
 use super::{figure, scale};
 use crate::data_type::corrupt_payloads;
 use crate::migration;
-use crate::support::workload;
-use crate::support::{Builder, Server, Wire, eventually};
+use crate::support::{Builder, Server, Wire, eventually, workload};
 
 const DATABASES: usize = 3;
 const CLIENTS: usize = 6;

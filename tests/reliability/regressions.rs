@@ -1,8 +1,6 @@
 //! Defects that the random inputs beside this file have found, each in a few steps.
 
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 /// The highest number in the order of arrival that is accepted from elsewhere.
 const LAST_ARRIVAL: u64 = (1 << 62) - 1;

@@ -1,9 +1,7 @@
 //! What users may do who have less than all rights, beyond the single commands that `server_features::acl` looks at.
 
-use crate::blocked_clients::Waiter;
 use crate::data_type::corrupt_payloads::{CHECKSUM, signed};
-use crate::support::Server;
-use crate::support::dialog::{Dialog, total};
+use crate::support::{Dialog, Server, Waiter, total};
 
 fn user(admin: &mut Dialog, rights: &str) {
     let reply = admin.ask(&format!("ACL SETUSER worker reset on >secret {rights}"));
@@ -153,7 +151,7 @@ fn rights_are_asked_for_when_a_client_joins_and_not_again_when_it_is_granted() {
     admin.queue_becomes("pool", &["b"]);
     admin.expect("ACL SETUSER worker -seat.acquire", "+OK");
     admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    assert_eq!(worker.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    worker.hears(r#"[1, "ACQUIRED", 1, 1]"#);
     let reply = worker.ask("SEAT.ACQUIRE pool b 1");
     assert!(reply.starts_with("!NOPERM"), "{reply}");
 }

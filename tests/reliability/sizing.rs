@@ -1,8 +1,7 @@
 //! What a session, a place in a queue and a client cost: the figures of docs/operations.md.
 
 use super::{figure, scale};
-use crate::support::dialog::Dialog;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually};
 
 fn used_memory(server: &Server) -> i64 {
     let memory = server.info("memory");

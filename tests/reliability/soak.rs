@@ -1,8 +1,7 @@
 //! Sessions, tickets and blocked clients that come and go for long leave no memory behind.
 
 use super::{figure, scale};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, eventually, total};
 
 /// Each round has names of its own, as a server does that sees new customers every day.
 const POOLS: usize = 40;

@@ -14,10 +14,9 @@ use fastrand::Rng;
 use super::failover::{Roles, are_alike, fail_over};
 use super::ledger::{Client, Load, audit, judge, pools};
 use super::{figure, scale};
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::workload;
-use crate::support::{Builder, Product, Server, default_binary, eventually};
+use crate::support::{
+    Builder, Dialog, Product, Server, Waiter, default_binary, eventually, total, workload,
+};
 
 /// The servers that are listed, in the order of their versions.
 fn listed() -> Vec<(Product, PathBuf)> {

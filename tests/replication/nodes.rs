@@ -2,10 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::workload;
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total, workload};
 
 /// Equal by the replica's own digest.
 #[track_caller]

@@ -1,9 +1,7 @@
 //! A replica that takes its clients' writes (`replica-read-only no`), and what its promotion makes
 //! of them.
 
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 /// A primary on which `a` holds the only seat of `pool`, and a replica of it that takes writes.
 fn primary_and_writable_replica() -> (Server, Server) {

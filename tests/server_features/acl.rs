@@ -1,8 +1,7 @@
 //! Users with less than all rights.
 
 use crate::commands::table::{self, Row, TABLE};
-use crate::support::dialog::Dialog;
-use crate::support::{Product, Server};
+use crate::support::{Dialog, Product, Server};
 
 const CALL: fn(&Row) -> &'static str = |row| row.call;
 

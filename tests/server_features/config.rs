@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server};
 
 /// Whether the server has `CONFIG` settings of modules.
 fn has_settings(server: &Server) -> bool {

@@ -1,7 +1,6 @@
 //! SEAT.EFFECT is the server's own; a setting lets an operator pipe an AOF by hand.
 
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces, line, replicated, total};
+use crate::support::{Dialog, Server, Traces, line, replicated, total};
 
 const WELL_FORMED: [&str; 4] = [
     "SEAT.EFFECT pool GRANT z 9 1700000000 1700000000 - 0 0 {}",

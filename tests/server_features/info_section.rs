@@ -1,8 +1,6 @@
 //! INFO seat.
 
-use crate::blocked_clients::Waiter;
-use crate::support::dialog::{Dialog, total, totals};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total, totals};
 
 #[test]
 fn the_totals_count_what_happened() {

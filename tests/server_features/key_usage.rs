@@ -2,11 +2,9 @@
 //! `keyspace_misses` are those of a server without it. What clients read and change by SEAT
 //! commands does.
 
-use crate::blocked_clients::Waiter;
 use crate::cluster;
 use crate::commands::table::{self, Kind};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Builder, Server, eventually};
+use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
 
 /// OBJECT FREQ counts each use of a key by one, from five on. From 7.0 on, to ask for it is a
 /// lookup.

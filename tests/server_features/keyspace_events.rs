@@ -1,7 +1,6 @@
 //! Keyspace events.
 
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server};
 
 /// The events that `command` causes, as `event key`, in order. `end` closes the list.
 fn events(listener: &mut Dialog, client: &mut Dialog, command: &str) -> Vec<String> {

@@ -1,7 +1,6 @@
 //! maxmemory reached: only what needs memory is refused, and only where the server would refuse a SET.
 
-use crate::support::Server;
-use crate::support::dialog::{Dialog, Traces};
+use crate::support::{Dialog, Server, Traces};
 
 const OOM: &str = "!OOM command not allowed when used memory > 'maxmemory'.";
 

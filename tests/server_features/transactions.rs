@@ -1,7 +1,6 @@
 //! The commands inside MULTI and scripts.
 
-use crate::support::Server;
-use crate::support::dialog::Dialog;
+use crate::support::{Dialog, Server};
 
 #[test]
 fn a_transaction_answers_each_of_its_commands() {

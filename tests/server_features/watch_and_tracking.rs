@@ -1,9 +1,7 @@
 //! WATCH and client tracking: a real change disturbs them, nothing else does.
 
-use crate::blocked_clients::Waiter;
 use crate::commands::table::{self, Row};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 /// Commands that change nothing in a pool that holds `a` and `b`, refused ones included.
 const QUIET: [&str; 13] = [
@@ -188,7 +186,7 @@ fn is_disturbed(mut onlooker: Dialog) -> bool {
     let first = onlooker.read();
     let is_invalidated = first == r#"push ["invalidate", ["pool"]]"#;
     if is_invalidated {
-        assert_eq!(onlooker.read(), "+OK");
+        onlooker.hears("+OK");
     } else {
         assert_eq!(first, "+OK");
     }

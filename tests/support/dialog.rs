@@ -3,7 +3,8 @@
 //! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `+OK` a status, `!ERR ...` an error, `[..]` an array,
 //! `{k: v}` a RESP3 map, `nil` RESP2's null and `null` RESP3's.
 
-use super::{Command, Server, Wire};
+use super::stream::escaped;
+use super::{Server, Wire, eventually};
 
 /// One connection.
 pub struct Dialog(Wire);
@@ -46,6 +47,43 @@ impl Dialog {
     #[track_caller]
     pub fn ask_args(&mut self, arguments: &[impl AsRef<[u8]>]) -> String {
         readable(&self.0.call(arguments))
+    }
+
+    /// The replies to commands that run in one MULTI, so without the server's timers in between.
+    #[track_caller]
+    pub fn at_once(&mut self, commands: &[&str]) -> Vec<String> {
+        self.expect("MULTI", "+OK");
+        for command in commands {
+            self.expect(command, "+QUEUED");
+        }
+        let reply = self.raw(&["EXEC"]);
+        let mut rest = &reply[..];
+        let elements = head(&mut rest).escape_ascii().to_string();
+        assert_eq!(elements, format!("*{}", commands.len()), "EXEC");
+        commands.iter().map(|_| render(&mut rest)).collect()
+    }
+
+    /// The replies to commands that are sent at once.
+    #[track_caller]
+    pub fn pipeline(&mut self, commands: &[impl AsRef<str>]) -> Vec<String> {
+        let commands: Vec<Vec<&str>> = commands
+            .iter()
+            .map(|command| command.as_ref().split(' ').collect())
+            .collect();
+        self.0.send_all(&commands);
+        commands.iter().map(|_| self.read()).collect()
+    }
+
+    /// Sends many commands without waiting for each reply; none may be an error.
+    #[track_caller]
+    pub fn ask_all(&mut self, commands: impl IntoIterator<Item = String>) {
+        let commands: Vec<String> = commands.into_iter().collect();
+        // The replies of one portion fit into the socket's buffers.
+        for portion in commands.chunks(1000) {
+            for (command, reply) in portion.iter().zip(self.pipeline(portion)) {
+                assert!(!reply.starts_with('!'), "{command}: {reply}");
+            }
+        }
     }
 
     /// The raw bytes of a reply, for payloads.
@@ -91,13 +129,66 @@ impl Dialog {
     /// Sends without waiting.
     #[track_caller]
     pub fn send(&mut self, command: &str) {
-        self.0.send(&command.split(' ').collect::<Vec<_>>());
+        self.send_args(&command.split(' ').collect::<Vec<_>>());
+    }
+
+    /// The same with the arguments as they are.
+    #[track_caller]
+    pub fn send_args(&mut self, arguments: &[impl AsRef<[u8]>]) {
+        self.0.send(arguments);
     }
 
     /// The next reply or push message.
     #[track_caller]
     pub fn read(&mut self) -> String {
         readable(&self.0.read())
+    }
+
+    /// The server's own time, in milliseconds.
+    #[track_caller]
+    pub fn now_ms(&mut self) -> i64 {
+        let time: (i64, i64) =
+            redis::from_redis_value(self.0.value(&["TIME"])).expect("two numbers");
+        time.0 * 1000 + time.1 / 1000
+    }
+
+    /// Waits until the server's clock has come to `at_ms`.
+    #[track_caller]
+    pub fn wait_until(&mut self, at_ms: i64) {
+        eventually(&format!("the server's clock shows {at_ms}"), || {
+            self.now_ms() >= at_ms
+        });
+    }
+
+    /// The next reply must be this.
+    #[track_caller]
+    pub fn hears(&mut self, reply: &str) {
+        assert_eq!(self.read(), reply);
+    }
+
+    /// The next reply must be a grant.
+    #[track_caller]
+    pub fn is_granted(&mut self) {
+        let reply = self.read();
+        assert!(reply.starts_with(r#"[1, "ACQUIRED", "#), "{reply}");
+    }
+
+    /// The next keyspace event that a subscriber of a pattern hears: its name or key, and its key or
+    /// name.
+    #[track_caller]
+    pub fn next_event(&mut self) -> (String, String) {
+        let message = self.read();
+        let mut parts = message.trim_end_matches(']').rsplit(", ");
+        let mut part = || parts.next().expect("a message").trim_matches('"');
+        let (about, channel) = (part(), part());
+        let (_, event) = channel.split_once("__:").expect("an event");
+        (event.to_owned(), about.to_owned())
+    }
+
+    /// The reply as a value.
+    #[track_caller]
+    pub fn value(&mut self, arguments: &[impl AsRef<[u8]>]) -> redis::Value {
+        self.0.value(arguments)
     }
 
     /// The ids of the sessions in a pool, sorted.
@@ -107,6 +198,58 @@ impl Dialog {
         let mut ids: Vec<String> = redis::from_redis_value(value).expect("an array of ids");
         ids.sort();
         ids
+    }
+
+    /// Whether the client of this number is blocked at present.
+    #[track_caller]
+    pub fn is_blocked(&mut self, id: i64) -> bool {
+        let client = self.ask(&format!("CLIENT LIST ID {id}"));
+        let mut fields = client.split(' ');
+        let flags = fields.find_map(|field| field.strip_prefix("flags="));
+        flags.is_some_and(|flags| flags.contains('b'))
+    }
+
+    /// The sessions that wait, in order, each with the milliseconds since it joined.
+    #[track_caller]
+    pub fn queue_with_times(&mut self, key: &str) -> Vec<(String, i64)> {
+        let value = self.0.value(&["SEAT.QUEUE", key]);
+        redis::from_redis_value(value).expect("sessions and milliseconds")
+    }
+
+    /// The sessions that wait, in order.
+    #[track_caller]
+    pub fn queue(&mut self, key: &str) -> Vec<String> {
+        let waiting = self.queue_with_times(key).into_iter();
+        waiting.map(|(session, _)| session).collect()
+    }
+
+    /// Returns once the queue is this.
+    #[track_caller]
+    pub fn queue_becomes(&mut self, key: &str, sessions: &[&str]) {
+        let what = format!("the queue at {key} is {sessions:?}");
+        eventually(&what, || self.queue(key) == sessions);
+    }
+
+    /// What EXEC answers to these.
+    #[track_caller]
+    pub fn transaction(&mut self, commands: &[&str]) -> String {
+        self.expect("MULTI", "+OK");
+        for command in commands {
+            self.expect(command, "+QUEUED");
+        }
+        self.ask("EXEC")
+    }
+
+    /// One seat can be taken, by one session only, and given back, and then there is no pool: nothing was leaked there.
+    #[track_caller]
+    pub fn one_seat_is_free(&mut self, key: &str) {
+        assert_eq!(self.queue(key), [""; 0]);
+        self.expect(
+            &format!("SEAT.ACQUIRE {key} last 1"),
+            r#"[1, "ACQUIRED", 1, 1]"#,
+        );
+        self.expect(&format!("SEAT.RELEASE {key} last"), r#"[1, "RELEASED", 0]"#);
+        self.expect(&format!("EXISTS {key}"), "0");
     }
 
     /// A field of SEAT.INFO, which must exist.
@@ -128,18 +271,6 @@ impl Dialog {
         assert!(reply.len() > 40, "{reply}");
         reply
     }
-}
-
-/// A replicated command as one line.
-pub fn line(command: &Command) -> String {
-    let words: Vec<_> = command.iter().map(|argument| escaped(argument)).collect();
-    words.join(" ")
-}
-
-/// What a server replicated while `actions` ran, a line each, timestamps and all.
-#[track_caller]
-pub fn replicated(server: &Server, actions: impl FnOnce()) -> Vec<String> {
-    server.stream_of(actions).iter().map(line).collect()
 }
 
 /// Everything by which a change could be noticed: all data, what was replicated, the save points' counter and the module's totals.
@@ -191,6 +322,17 @@ pub fn total(server: &Server, field: &str) -> u64 {
     value.parse().expect("a total is a number")
 }
 
+/// Waits until the server has reclaimed exactly `seats` seats since it was started.
+#[track_caller]
+pub fn wait_for_reclaim(server: &Server, seats: u64) {
+    let mut reclaimed = 0;
+    eventually(&format!("{seats} seats are reclaimed"), || {
+        reclaimed = total(server, "seat_expired");
+        reclaimed >= seats
+    });
+    assert_eq!(reclaimed, seats, "seats reclaimed");
+}
+
 /// A reply in the notation that the head of this file describes.
 #[track_caller]
 fn readable(raw: &[u8]) -> String {
@@ -200,10 +342,17 @@ fn readable(raw: &[u8]) -> String {
     text
 }
 
-fn render(rest: &mut &[u8]) -> String {
+/// The first line of a reply.
+fn head<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let end = rest.iter().position(|&byte| byte == b'\r').expect("a line");
-    let (kind, head) = (rest[0], escaped(&rest[1..end]));
+    let line = &rest[..end];
     *rest = &rest[end + 2..];
+    line
+}
+
+fn render(rest: &mut &[u8]) -> String {
+    let line = head(rest);
+    let (kind, head) = (line[0], escaped(&line[1..]));
     let length = || head.parse::<usize>().ok();
     let mut elements = |count: usize| -> Vec<String> { (0..count).map(|_| render(rest)).collect() };
     match kind {
@@ -232,10 +381,4 @@ fn render(rest: &mut &[u8]) -> String {
         b'~' => format!("set [{}]", elements(length().expect("a count")).join(", ")),
         _ => format!("{}{head}", kind.escape_ascii()),
     }
-}
-
-/// Quotes are left as they are, for JSON would be hard to read otherwise.
-fn escaped(bytes: &[u8]) -> String {
-    let text = bytes.escape_ascii().to_string();
-    text.replace("\\\"", "\"").replace("\\'", "'")
 }

@@ -32,17 +32,20 @@
 //! The binary is `REDIS_SERVER` (default `redis-server` from PATH). The module is `REDIS_SEAT_MODULE`, else the
 //! fixture lets cargo build it, in the profile of the test binary.
 
-pub mod dialog;
+mod dialog;
 mod process;
 mod server;
 mod stream;
 mod wait;
+mod waiter;
 mod wire;
 pub mod workload;
 
+pub use dialog::{Dialog, Traces, total, totals, wait_for_reclaim};
 pub use server::{Builder, Product, Server, default_binary};
-pub use stream::{Command, words};
-pub use wait::{eventually, eventually_within};
+pub use stream::{Command, effects_of, line, replicated, units, words};
+pub use wait::{eventually, eventually_within, now_ms};
+pub use waiter::{Waiter, nobody_is_blocked};
 pub use wire::Wire;
 
 mod self_tests;

@@ -4,25 +4,86 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Server;
+use super::{Server, now_ms};
 
 /// A command as its arguments.
 pub type Command = Vec<Vec<u8>>;
 
+/// Bytes outside printable ASCII escaped. Quotes are left as they are, for JSON would be hard to read
+/// otherwise.
+pub(super) fn escaped(bytes: &[u8]) -> String {
+    let text = bytes.escape_ascii().to_string();
+    text.replace("\\\"", "\"").replace("\\'", "'")
+}
+
 /// The arguments as text, bytes outside printable ASCII escaped: for comparing and for reading. The numbers of an effect, which are
 /// one argument, stand apart.
 pub fn words(command: &Command) -> Vec<String> {
-    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let is_effect = command.first().is_some_and(|name| name == b"SEAT.EFFECT");
     let mut words = Vec::new();
     for (place, argument) in command.iter().enumerate() {
         if is_effect && place == 4 && argument.contains(&b' ') {
-            words.extend(argument.split(|&byte| byte == b' ').map(text));
+            words.extend(argument.split(|&byte| byte == b' ').map(escaped));
         } else {
-            words.push(text(argument));
+            words.push(escaped(argument));
         }
     }
     words
+}
+
+/// A replicated command as one line.
+pub fn line(command: &Command) -> String {
+    words(command).join(" ")
+}
+
+/// What a server replicated while `actions` ran, a line each, timestamps and all.
+#[track_caller]
+pub fn replicated(server: &Server, actions: impl FnOnce()) -> Vec<String> {
+    server.stream_of(actions).iter().map(line).collect()
+}
+
+/// The same without the MULTI and EXEC around what belongs together.
+#[track_caller]
+pub fn effects_of(server: &Server, actions: impl FnOnce()) -> Vec<String> {
+    let mut lines = replicated(server, actions);
+    lines.retain(|line| line != "MULTI" && line != "EXEC");
+    lines
+}
+
+/// What a server replicated while `actions` ran: the effects on pools, the present time as `T`, those of one unit together.
+#[track_caller]
+pub fn units(server: &Server, actions: impl FnOnce()) -> Vec<Vec<String>> {
+    let mut units = Vec::new();
+    let mut open: Option<Vec<String>> = None;
+    for line in replicated(server, actions) {
+        match (line.as_str(), &mut open) {
+            ("MULTI", None) => open = Some(Vec::new()),
+            ("EXEC", Some(_)) => units.extend(open.take()),
+            ("MULTI", Some(_)) | ("EXEC", None) => panic!("{line} out of place"),
+            (line, Some(unit)) => unit.push(effect(line)),
+            (line, None) => units.push(vec![effect(line)]),
+        }
+    }
+    assert!(open.is_none(), "a unit without an end: {open:?}");
+    // Servers before 7.0 pass on empty transactions.
+    units.retain(|unit| !unit.is_empty());
+    units
+}
+
+#[track_caller]
+fn effect(line: &str) -> String {
+    let effect = line.strip_prefix("SEAT.EFFECT ");
+    let effect = effect.unwrap_or_else(|| panic!("not an effect: {line}"));
+    let now_ms = now_ms();
+    let recent = |time: i64| (now_ms - time).abs() < 1_000_000;
+    let words: Vec<_> = effect
+        .split(' ')
+        .map(|word| match word.parse::<i64>() {
+            Ok(time) if recent(time) || recent(time.saturating_mul(1000)) => "T",
+            _ => word,
+        })
+        .collect();
+    words.join(" ")
 }
 
 impl Server {

@@ -1,7 +1,7 @@
 //! Waiting for conditions, never for time.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Long enough for a loaded machine; nothing waits this long unless it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,4 +22,10 @@ pub fn eventually_within(patience: Duration, what: &str, mut holds: impl FnMut()
         assert!(Instant::now() < deadline, "not within {patience:?}: {what}");
         thread::sleep(POLL);
     }
+}
+
+/// This machine's clock, in milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(now.expect("after 1970").as_millis()).expect("not that long after 1970")
 }

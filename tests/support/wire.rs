@@ -49,15 +49,21 @@ impl Wire {
     /// Sends all commands at once and reads their replies.
     #[track_caller]
     pub fn values(&mut self, commands: &[&[&[u8]]]) -> Vec<redis::Value> {
+        self.send_all(commands);
+        commands.iter().map(|_| parse(&self.read())).collect()
+    }
+
+    /// Sends all commands at once and does not wait.
+    #[track_caller]
+    pub fn send_all<A: AsRef<[u8]>>(&mut self, commands: &[impl AsRef<[A]>]) {
         let sent: Vec<u8> = commands
             .iter()
-            .flat_map(|command| encode(command))
+            .flat_map(|command| encode(command.as_ref()))
             .collect();
         self.stream
             .get_mut()
             .write_all(&sent)
             .expect("the server takes the commands");
-        commands.iter().map(|_| parse(&self.read())).collect()
     }
 
     /// Sends one command and does not wait: for pipelines and for commands that block.

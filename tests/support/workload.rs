@@ -4,7 +4,7 @@ use std::env;
 
 use fastrand::Rng;
 
-use super::dialog::Dialog;
+use super::Dialog;
 
 /// The seed that `SEAT_TEST_SEED` names, else a new one; a failing test prints it.
 pub fn seed() -> u64 {

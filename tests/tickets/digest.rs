@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::queue::recording;
-use crate::support::dialog::Dialog;
+use crate::support::Dialog;
 
 /// The pool with these tickets: session, arrival, since, length and deadline.
 #[track_caller]

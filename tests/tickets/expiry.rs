@@ -1,9 +1,8 @@
 //! A ticket whose poller falls silent is lost after its time, by timer, and its seat goes on at once.
 
 use super::poll;
-use crate::queue::{blocked, now_ms, queue, recording, units, waiting};
-use crate::support::dialog::Dialog;
-use crate::support::{Server, eventually};
+use crate::queue::recording;
+use crate::support::{Dialog, Server, Waiter, eventually, now_ms, units};
 
 /// Whether the server removed the lost ticket of `session`; to readers it is lost before.
 pub fn has_left(server: &Server, session: &str) -> bool {
@@ -21,9 +20,9 @@ fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
         let joined_ms = now_ms();
         let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 500", queued);
-        let mut waiter = blocked(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
+        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
         assert!(now_ms() - joined_ms >= 500);
     });
     let expected = [
@@ -54,7 +53,7 @@ fn its_seat_is_kept_for_the_ticket_behind_it() {
     assert!(second.contains("QUEUED"), "{second}");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
     eventually("t1 is lost", || has_left(&server, "t1"));
-    assert_eq!(waiting(&mut dialog, "pool"), ["t2"]);
+    assert_eq!(dialog.queue("pool"), ["t2"]);
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
     assert_eq!(
         poll(&mut dialog, "pool", "t1", 1),
@@ -110,7 +109,7 @@ fn polls_put_the_loss_off() {
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     eventually("it has waited longer than a ticket lasts", || {
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1000", queued);
-        queue(&mut dialog, "pool")[0].1 > 1100
+        dialog.queue_with_times("pool")[0].1 > 1100
     });
     assert!(!has_left(&server, "t"));
     // The latest poll counts, also when it asks for less.
@@ -130,5 +129,5 @@ fn many_are_lost_in_one_instant_and_the_last_takes_the_pool_along() {
         assert_eq!(dialog.read(), format!(r#"[0, "QUEUED", 0, 0, {n}]"#));
     }
     eventually("all are lost", || dialog.ask("EXISTS pool") == "0");
-    assert_eq!(crate::support::dialog::total(&server, "seat_left"), 1000);
+    assert_eq!(crate::support::total(&server, "seat_left"), 1000);
 }

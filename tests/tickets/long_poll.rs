@@ -2,9 +2,8 @@
 
 use super::expiry::has_left;
 use super::poll;
-use crate::queue::{block, blocked, queue, recording, units, waiting};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Server, eventually};
+use crate::queue::recording;
+use crate::support::{Dialog, Server, Waiter, eventually, total, units};
 
 const SECOND: &str = r#"[0, "QUEUED", 1, 1, 2]"#;
 
@@ -21,16 +20,16 @@ fn prepared() -> (Server, Dialog) {
 #[test]
 fn the_place_outlives_the_time_out() {
     let (server, mut dialog) = prepared();
-    let mut client = blocked(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 200");
+    let mut client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 200");
     let last = poll(&mut dialog, "pool", "z", 1);
     assert!(last.contains("QUEUED"), "{last}");
     for _ in 0..3 {
         // Its time-out, with the place that it has.
-        assert_eq!(client.read(), SECOND);
-        assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"]);
+        client.hears(SECOND);
+        assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
         client.send("SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 20");
     }
-    assert_eq!(client.read(), SECOND);
+    client.hears(SECOND);
     assert_eq!(total(&server, "seat_left"), 0);
     assert_eq!(total(&server, "seat_queued"), 3);
     // A blocked client is granted its seat, while one that is between two calls has it kept.
@@ -40,50 +39,43 @@ fn the_place_outlives_the_time_out() {
         "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0",
         r#"[1, "ACQUIRED", 1, 1]"#,
     );
-    assert_eq!(waiting(&mut dialog, "pool"), ["z"]);
+    assert_eq!(dialog.queue("pool"), ["z"]);
 }
 
 #[test]
 fn a_grant_comes_while_it_is_blocked() {
     let (server, mut dialog) = prepared();
     let command = "SEAT.ACQUIRE pool l 1 {\"k\":1} EX 70 QUEUE 600000 BLOCK 0";
-    let mut client = blocked(&server, command);
+    let mut client = Waiter::of(&server, command);
     dialog.expect("SEAT.REVOKE pool t", "0");
     let sent = units(&server, || {
         dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-        assert_eq!(client.read(), r#"[1, "ACQUIRED", 1, 1, 70000]"#);
+        client.hears(r#"[1, "ACQUIRED", 1, 1, 70000]"#);
     });
     let unit = [
         "pool FREE released a",
         "pool GRANT l 1 T T - 70000 T {\"k\":1}",
     ];
     assert_eq!(sent, [unit]);
-    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
 }
 
 #[test]
 fn the_place_outlives_the_connection() {
     let (server, mut dialog) = prepared();
     for how in ["closed", "killed"] {
-        let mut client = Dialog::with(&server);
-        let id = client.number("CLIENT ID");
-        let command = "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0";
+        let client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0");
         if how == "closed" {
-            block(&mut dialog, &mut client, command);
             let last = poll(&mut dialog, "pool", "z", 1);
             assert!(last.contains("QUEUED"), "{last}");
             drop(client);
         } else {
-            client.send(command);
-            eventually("it is blocked", || {
-                total(&server, "seat_blocked_clients") == 1
-            });
-            dialog.expect(&format!("CLIENT KILL ID {id}"), "1");
+            dialog.expect(&format!("CLIENT KILL ID {}", client.id()), "1");
         }
         eventually("its end is noticed", || {
             total(&server, "seat_blocked_clients") == 0
         });
-        assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"], "{how}");
+        assert_eq!(dialog.queue("pool"), ["t", "l", "z"], "{how}");
     }
     // Whatever way the session comes back, it has its place.
     assert_eq!(poll(&mut dialog, "pool", "l", 1), SECOND);
@@ -92,40 +84,35 @@ fn the_place_outlives_the_connection() {
     eventually("it is blocked", || {
         total(&server, "seat_blocked_clients") == 1
     });
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"]);
+    assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
     dialog.expect("SEAT.REVOKE pool t a", "1");
-    assert_eq!(client.read(), r#"[1, "ACQUIRED", 1, 1]"#);
+    client.hears(r#"[1, "ACQUIRED", 1, 1]"#);
 }
 
 #[test]
 fn it_needs_no_poll_while_it_is_blocked() {
     let (server, mut dialog) = prepared();
-    let mut client = blocked(&server, "SEAT.ACQUIRE pool l 1 QUEUE 50 BLOCK 600");
+    let mut client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 50 BLOCK 600");
     let last = poll(&mut dialog, "pool", "z", 1);
     assert!(last.contains("QUEUED"), "{last}");
     eventually("it has waited longer than its ticket lasts", || {
-        let waiters = queue(&mut dialog, "pool");
+        let waiters = dialog.queue_with_times("pool");
         assert_eq!(waiters[1].0, "l");
         waiters[1].1 > 300
     });
-    assert_eq!(client.read(), SECOND);
+    client.hears(SECOND);
     // From then on it does.
-    eventually("it is lost", || waiting(&mut dialog, "pool") == ["t", "z"]);
+    eventually("it is lost", || dialog.queue("pool") == ["t", "z"]);
 }
 
 #[test]
 fn its_ticket_lasts_from_the_end_of_the_call() {
     let (server, mut dialog) = prepared();
     for end in ["CLIENT UNBLOCK {} TIMEOUT", "CLIENT KILL ID {}"] {
-        let mut client = Dialog::with(&server);
-        let id = client.number("CLIENT ID");
-        block(
-            &mut dialog,
-            &mut client,
-            "SEAT.ACQUIRE pool l 1 QUEUE 1500 BLOCK 0",
-        );
+        let client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 1500 BLOCK 0");
+        let id = client.id();
         let waited_ms = |dialog: &mut Dialog| {
-            let waiters = queue(dialog, "pool");
+            let waiters = dialog.queue_with_times("pool");
             let own = waiters.iter().find(|(session, _)| session == "l");
             own.map(|(_, waited_ms)| *waited_ms)
         };
@@ -152,10 +139,10 @@ fn a_call_without_queue_holds_the_place_only_while_it_is_blocked() {
     eventually("it is blocked", || {
         total(&server, "seat_blocked_clients") == 1
     });
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "l", "z"]);
+    assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
     dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
-    assert_eq!(client.read(), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
-    assert_eq!(waiting(&mut dialog, "pool"), ["t", "z"]);
+    client.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    assert_eq!(dialog.queue("pool"), ["t", "z"]);
     let joined_anew = r#"[0, "QUEUED", 1, 1, 3]"#;
     assert_eq!(poll(&mut dialog, "pool", "l", 1), joined_anew);
 }
@@ -182,14 +169,12 @@ fn a_call_without_queue_may_give_up_the_ticket_that_the_pool_is_made_of() {
 #[test]
 fn the_latest_call_says_how_long_the_ticket_lasts() {
     let (server, mut dialog) = prepared();
-    let mut client = Dialog::with(&server);
-    let id = client.number("CLIENT ID");
-    let command = "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0";
-    block(&mut dialog, &mut client, command);
+    let mut client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0");
+    let id = client.id();
     // It is carried out in the same turn of the event loop in which the first call ends.
     client.send("SEAT.ACQUIRE pool l 1 QUEUE 1");
     dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
-    assert_eq!(client.read(), SECOND);
-    assert_eq!(client.read(), SECOND);
+    client.hears(SECOND);
+    client.hears(SECOND);
     eventually("it is lost", || has_left(&server, "l"));
 }

@@ -1,9 +1,8 @@
 //! Tickets are part of the value: they go where it goes, in their order and with their deadlines.
 
 use super::poll;
-use crate::queue::{block, blocked, recording, waiting};
-use crate::support::dialog::{Dialog, total};
-use crate::support::{Builder, Server, eventually};
+use crate::queue::recording;
+use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
 
 /// `h` holds one of two seats, and the other is kept for t1 whom t2 and t3 follow; t2 has polled again since.
 #[track_caller]
@@ -19,7 +18,7 @@ fn fill(dialog: &mut Dialog) {
 
 #[track_caller]
 fn is_as_before(dialog: &mut Dialog, key: &str, context: &str) {
-    assert_eq!(waiting(dialog, key), ["t1", "t2", "t3"], "{context}");
+    assert_eq!(dialog.queue(key), ["t1", "t2", "t3"], "{context}");
     assert_eq!(dialog.pool_info(key, "kept"), 1, "{context}");
     let denied = r#"[0, "NO_SEATS_AVAILABLE", 1, 2]"#;
     dialog.expect(&format!("SEAT.ACQUIRE {key} n 2"), denied);
@@ -36,7 +35,7 @@ fn goes_on(dialog: &mut Dialog, key: &str) {
     dialog.expect(&format!("SEAT.RELEASE {key} h"), r#"[1, "RELEASED", 1]"#);
     assert_eq!(poll(dialog, key, "new", 2), r#"[0, "QUEUED", 1, 2, 3]"#);
     assert_eq!(poll(dialog, key, "t2", 2), r#"[1, "ACQUIRED", 2, 2]"#);
-    assert_eq!(waiting(dialog, key), ["t3", "new"]);
+    assert_eq!(dialog.queue(key), ["t3", "new"]);
 }
 
 #[track_caller]
@@ -96,7 +95,7 @@ fn in_a_copy_a_dump_and_under_a_new_name() {
     let restore = [b"RESTORE".as_slice(), b"restored", b"0", &payload];
     assert_eq!(dialog.ask_args(&restore), "+OK");
     dialog.expect("RENAME pool renamed", "+OK");
-    assert_eq!(waiting(&mut dialog, "pool"), [""; 0]);
+    assert_eq!(dialog.queue("pool"), [""; 0]);
     for key in ["copied", "restored", "renamed"] {
         assert_eq!(dialog.digest_of(key), digest, "{key}");
         // Each is a queue of its own.
@@ -143,7 +142,7 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
         happen(&mut server, &mut dialog);
         dialog.expect(&format!("SEAT.POSITION {key} t"), "1");
         let command = format!("SEAT.ACQUIRE {key} b 1 BLOCK 0");
-        let mut waiter = blocked(&server, &command);
+        let mut waiter = Waiter::of(&server, &command);
         let released = r#"[1, "RELEASED", 0]"#;
         dialog.expect(&format!("SEAT.RELEASE {key} a"), released);
         assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#, "{how}");
@@ -158,7 +157,7 @@ fn who_was_blocked_when_the_server_died_has_the_time_of_its_ticket_to_come_back(
         let mut dialog = Dialog::with(&server);
         dialog.acquire("pool", "a", 1, "{}");
         let command = format!("SEAT.ACQUIRE pool l 1 QUEUE 1000 BLOCK {timeout_ms}");
-        let _client = blocked(&server, &command);
+        let _client = Waiter::of(&server, &command);
         server.kill9();
         server.restart();
         let mut dialog = Dialog::with(&server);
@@ -179,14 +178,14 @@ fn a_replica_shows_the_tickets_and_takes_over_with_them() {
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     fill(&mut dialog);
-    let _waiter = blocked(&primary, "SEAT.ACQUIRE pool b 2 BLOCK 0");
+    let _waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 2 BLOCK 0");
     primary.wait_for_offset(&replica);
     assert_eq!(replica.digest(), primary.digest());
 
     let mut reader = Dialog::with(&replica);
     // Clients are blocked at the primary alone.
-    assert_eq!(waiting(&mut dialog, "pool"), ["t1", "t2", "t3", "b"]);
-    assert_eq!(waiting(&mut reader, "pool"), ["t1", "t2", "t3"]);
+    assert_eq!(dialog.queue("pool"), ["t1", "t2", "t3", "b"]);
+    assert_eq!(reader.queue("pool"), ["t1", "t2", "t3"]);
     for (session, position) in [("t1", "1"), ("t3", "3"), ("b", "nil"), ("h", "nil")] {
         reader.expect(&format!("SEAT.POSITION pool {session}"), position);
     }
@@ -234,7 +233,7 @@ fn a_replica_reads_its_own_clock_and_removes_nothing_before_it_takes_over() {
     eventually("the ticket is lost there", || {
         reader.ask("SEAT.POSITION pool t") == "nil"
     });
-    assert_eq!(waiting(&mut reader, "pool"), ["u"]);
+    assert_eq!(reader.queue("pool"), ["u"]);
     assert_eq!(reader.pool_info("pool", "waiting"), 1);
     assert_eq!(replica.digest(), digest);
     assert_eq!(total(&replica, "seat_left"), 0);
@@ -243,7 +242,7 @@ fn a_replica_reads_its_own_clock_and_removes_nothing_before_it_takes_over() {
         total(&replica, "seat_left") == 1
     });
     assert_ne!(replica.digest(), digest);
-    assert_eq!(waiting(&mut reader, "pool"), ["u"]);
+    assert_eq!(reader.queue("pool"), ["u"]);
 }
 
 #[test]
@@ -252,11 +251,9 @@ fn primary_and_replica_agree_after_all_that_a_queue_does() {
     let replica = Server::builder().replica_of(&primary).start();
     let mut dialog = Dialog::with(&primary);
     fill(&mut dialog);
-    let mut b = blocked(&primary, "SEAT.ACQUIRE pool b 2 {\"b\":1} PX 60000 BLOCK 0");
-    let mut l = Dialog::with(&primary);
-    let l_id = l.number("CLIENT ID");
-    let command = "SEAT.ACQUIRE pool l 2 QUEUE 600000 BLOCK 0";
-    block(&mut dialog, &mut l, command);
+    let mut b = Waiter::of(&primary, "SEAT.ACQUIRE pool b 2 {\"b\":1} PX 60000 BLOCK 0");
+    let mut l = Waiter::of(&primary, "SEAT.ACQUIRE pool l 2 QUEUE 600000 BLOCK 0");
+    let l_id = l.id();
     let same = |dialog: &mut Dialog| {
         primary.wait_for_offset(&replica);
         assert_eq!(
@@ -273,11 +270,11 @@ fn primary_and_replica_agree_after_all_that_a_queue_does() {
     );
     same(&mut dialog);
     dialog.expect("SEAT.RELEASE pool h", r#"[1, "RELEASED", 2]"#);
-    assert_eq!(b.read(), r#"[1, "ACQUIRED", 2, 2, 60000]"#);
+    b.hears(r#"[1, "ACQUIRED", 2, 2, 60000]"#);
     same(&mut dialog);
     let queued = r#"[0, "QUEUED", 2, 2, 1]"#;
     dialog.expect(&format!("CLIENT UNBLOCK {l_id} TIMEOUT"), "1");
-    assert_eq!(l.read(), queued);
+    l.hears(queued);
     dialog.expect("SEAT.ACQUIRE pool u 2 QUEUE 1", r#"[0, "QUEUED", 2, 2, 2]"#);
     eventually("u is lost", || total(&primary, "seat_left") == 3);
     same(&mut dialog);
