@@ -1,81 +1,9 @@
 //! Those who wait at a key whose slot goes to another node.
 
-pub mod atomic;
+mod atomic;
 
-use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
-
-pub fn node() -> Builder {
-    Server::builder()
-        .tcp()
-        .config("cluster-enabled yes")
-        .config("cluster-require-full-coverage no")
-}
-
-/// The node's own id.
-pub fn id_of(server: &Server) -> String {
-    Dialog::with(server)
-        .ask("CLUSTER MYID")
-        .trim_matches('"')
-        .to_owned()
-}
-
-/// A node that has all slots.
-fn alone() -> Server {
-    alone_with("")
-}
-
-/// The same with arguments for the module.
-pub fn alone_with(arguments: &str) -> Server {
-    alone_from(node().module_args(arguments))
-}
-
-/// The same from a [`node`] with more settings.
-pub fn alone_from(node: Builder) -> Server {
-    let server = node.start();
-    let mut slots = vec!["CLUSTER".to_owned(), "ADDSLOTS".to_owned()];
-    slots.extend((0..16384).map(|slot: u32| slot.to_string()));
-    let mut dialog = Dialog::with(&server);
-    assert_eq!(dialog.ask_args(&slots), "+OK");
-    eventually("the cluster is up", || {
-        dialog.ask("CLUSTER INFO").contains("cluster_state:ok")
-    });
-    server
-}
-
-/// Two nodes that know each other; the first has all slots.
-fn two_nodes() -> (Server, Server) {
-    let (here, there) = (alone(), node().start());
-    let mut dialog = Dialog::with(&here);
-    dialog.expect(&format!("CLUSTER MEET 127.0.0.1 {}", there.port()), "+OK");
-    let (here_id, there_id) = (id_of(&here), id_of(&there));
-    let knows = |server: &Server, id: &str| {
-        let nodes = Dialog::with(server).ask("CLUSTER NODES");
-        let mut lines = nodes.trim_matches('"').split("\\n");
-        lines.any(|line| line.starts_with(id) && !line.contains("handshake"))
-    };
-    eventually("the nodes know each other", || {
-        knows(&here, &there_id) && knows(&there, &here_id)
-    });
-    eventually("both know who has the slots", || {
-        Dialog::with(&there)
-            .ask("SEAT.COUNT pool")
-            .starts_with("!MOVED ")
-    });
-    (here, there)
-}
-
-/// The slot of the key that these tests use.
-fn slot(dialog: &mut Dialog) -> i64 {
-    dialog.number("CLUSTER KEYSLOT pool")
-}
-
-/// Redirected by the server, or told by the module to try again.
-#[track_caller]
-fn is_sent_away(waiter: &mut Waiter) {
-    let reply = waiter.read();
-    let ways = ["!MOVED ", "!TRYAGAIN", "!CLUSTERDOWN", "!ASK "];
-    assert!(ways.iter().any(|way| reply.starts_with(way)), "{reply}");
-}
+use crate::support::cluster::{alone, id_of, is_sent_away, slot, two_nodes};
+use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 #[test]
 fn a_node_of_a_cluster_serves_those_who_wait() {

@@ -1,75 +1,15 @@
 //! Slots that move in one step, values and all (`CLUSTER MIGRATESLOTS`): Valkey from 9 on.
 
-use super::{id_of, is_sent_away, node, slot, two_nodes};
+use crate::support::cluster::{
+    Slots, begin_atomic_migration, id_of, is_sent_away, migrate_atomically, moves_slots_atomically,
+    node, slot, state_of_migration, two_nodes,
+};
 use crate::support::{Dialog, Server, Waiter, eventually, total};
 
-/// The first and the last of some slots.
-type Range = (u32, u32);
-
-/// Whether this server moves slots in one step. One that does not says that it does not know the
-/// command.
-pub fn is_possible(server: &Server) -> bool {
-    let reply = Dialog::with(server).ask("CLUSTER MIGRATESLOTS");
-    assert!(reply.starts_with("!ERR "), "{reply}");
-    !reply.to_lowercase().contains("unknown subcommand")
-}
-
-/// Begins to move ranges of slots from one node to the one of this id.
-#[track_caller]
-fn begin(from: &Server, to: &str, ranges: &[Range]) {
-    let mut command = String::from("CLUSTER MIGRATESLOTS SLOTSRANGE");
-    for (first, last) in ranges {
-        command += &format!(" {first} {last}");
-    }
-    Dialog::with(from).expect(&format!("{command} NODE {to}"), "+OK");
-}
-
-/// What the node that the slots leave says of the last migration.
-fn state(from: &Server) -> String {
-    let log = Dialog::with(from).ask("CLUSTER GETSLOTMIGRATIONS");
-    let (_, rest) = log.split_once(r#""state", ""#).expect("a migration");
-    rest.split('"').next().expect("a word").to_owned()
-}
-
-/// Moves ranges of slots from one node to another, and returns once both know.
-#[track_caller]
-pub fn migrate(from: &Server, to: &Server, ranges: &[Range]) {
-    begin(from, &id_of(to), ranges);
-    eventually("the slots have moved", || {
-        let state = state(from);
-        assert!(
-            !["failed", "cancelled"].contains(&state.as_str()),
-            "{state}"
-        );
-        state == "success"
-    });
-    eventually("the new node knows that the slots are its own", || {
-        let mut dialog = Dialog::with(to);
-        let nodes = dialog.ask("CLUSTER NODES");
-        ranges.iter().all(|(first, _)| has_slot(&nodes, *first))
-    });
-}
-
-/// Whether the node that tells of the nodes has a slot.
-fn has_slot(nodes: &str, slot: u32) -> bool {
-    slots_of(nodes).any(|(first, last)| (first..=last).contains(&slot))
-}
-
-/// The ranges of slots of the node that tells of the nodes.
-pub fn slots_of(nodes: &str) -> impl Iterator<Item = Range> {
-    let lines = nodes.trim_matches('"').split("\\n");
-    let own = lines.filter(|line| line.contains("myself,"));
-    own.flat_map(|line| line.split(' ').skip(8))
-        .filter_map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some((first.parse().ok()?, last.parse().ok()?))
-        })
-}
-
 /// Two nodes, if their server moves slots in one step, and the range of the pool's slot alone.
-fn two_nodes_of_a_kind() -> Option<(Server, Server, [Range; 1])> {
+fn two_nodes_of_a_kind() -> Option<(Server, Server, [Slots; 1])> {
     let (here, there) = two_nodes();
-    if !is_possible(&here) {
+    if !moves_slots_atomically(&here) {
         return None;
     }
     let slot = slot(&mut Dialog::with(&here)) as u32;
@@ -94,7 +34,7 @@ fn a_pool_that_migrates_atomically_keeps_all_that_is_in_it() {
         );
     }
     let digest = dialog.digest_of("pool");
-    migrate(&here, &there, &range);
+    migrate_atomically(&here, &there, &range);
     assert_eq!(other.digest_of("pool"), digest);
     assert_eq!(other.queue("pool"), ["c", "d"]);
     other.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
@@ -123,7 +63,7 @@ fn who_waits_at_a_slot_that_migrates_atomically_is_sent_away() {
     dialog.acquire("pool", "a", 1, "{}");
     let mut blocked = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let mut poll = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0");
-    migrate(&here, &there, &range);
+    migrate_atomically(&here, &there, &range);
     is_sent_away(&mut blocked);
     is_sent_away(&mut poll);
     assert_eq!(other.queue("pool"), ["c"]);
@@ -162,12 +102,12 @@ fn an_atomic_migration_that_is_cancelled_leaves_the_pool() {
     );
     let id = id_of(&there);
     there.stands_still(|| {
-        begin(&here, &id, &range);
+        begin_atomic_migration(&here, &id, &range);
         // The pool is in use meanwhile, up to the lease of the next in the queue.
         dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
         waiter.is_granted();
         dialog.expect("CLUSTER CANCELSLOTMIGRATIONS", "+OK");
-        assert_eq!(state(&here), "cancelled");
+        assert_eq!(state_of_migration(&here), "cancelled");
     });
     eventually("nothing is left on the other node", || {
         Dialog::with(&there).ask("DBSIZE") == "0"
@@ -182,7 +122,7 @@ fn an_atomic_migration_that_is_cancelled_leaves_the_pool() {
     dialog.expect("SEAT.ACQUIRE pool c 1", r#"[1, "ACQUIRED", 1, 1]"#);
     // The same slot can go after all.
     let digest = dialog.digest_of("pool");
-    migrate(&here, &there, &range);
+    migrate_atomically(&here, &there, &range);
     let mut other = Dialog::with(&there);
     assert_eq!(other.digest_of("pool"), digest);
     other.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
@@ -225,7 +165,7 @@ fn replicas_follow_a_pool_that_migrates_atomically() {
         r#"[0, "QUEUED", 3, 3, 1]"#,
     );
     let digest = dialog.digest_of("pool");
-    migrate(&here, &there, &range);
+    migrate_atomically(&here, &there, &range);
     other.expect(
         "SEAT.ACQUIRE pool b 3 PX 1",
         r#"[1, "ALREADY_ACTIVE", 3, 1]"#,

@@ -5,8 +5,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cluster::alone_with;
 use crate::reclaim::paused_writes::signal;
+use crate::support::cluster::alone_with;
 use crate::support::{
     Builder, Dialog, Server, Waiter, effects_of, eventually, now_ms, total, wait_for_reclaim,
 };

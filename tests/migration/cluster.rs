@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::all_settings;
-use crate::cluster::alone_with;
+use crate::support::cluster::alone_with;
 use crate::support::{Dialog, Waiter, eventually, total};
 
 const TAGGED: &str = "{acme}";

@@ -1,6 +1,6 @@
 //! Three masters, and pools that move from one to another while they are in use.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -10,88 +10,13 @@ use redis::{ConnectionLike, RedisError, Value, cmd};
 use super::ledger::{Client, Link, Load, audit, judge, pools};
 use super::{figure, scale};
 use crate::blocked_clients::python::python;
-use crate::cluster::{atomic, id_of, node};
+use crate::support::cluster::{self, SHARES, address, all_agree, reshard, three_masters};
 use crate::support::{Dialog, Server, eventually, total, workload};
 
 const CLIENTS: usize = 3;
 
-/// The first slot of each master, and the end.
-const SHARES: [u32; 4] = [0, 5461, 10922, 16384];
-
 /// How many of a master's first slots the pools of these tests are in.
 const WIDTH: u32 = 48;
-
-/// Three nodes that share the slots and know each other.
-fn three_masters() -> Vec<Server> {
-    let nodes: Vec<_> = (0..3).map(|_| node().start()).collect();
-    for (number, node) in nodes.iter().enumerate() {
-        let mut dialog = Dialog::with(node);
-        dialog.expect(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1), "+OK");
-        let slots = SHARES[number]..SHARES[number + 1];
-        let slots = slots.map(|slot| slot.to_string());
-        let add: Vec<_> = ["CLUSTER".to_owned(), "ADDSLOTS".to_owned()]
-            .into_iter()
-            .chain(slots)
-            .collect();
-        assert_eq!(dialog.ask_args(&add), "+OK");
-        let meet = format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port());
-        dialog.expect(&meet, "+OK");
-    }
-    all_agree(&nodes);
-    nodes
-}
-
-/// redis-cli's word that all nodes serve, and that they agree on who has which slot.
-fn all_agree(nodes: &[Server]) {
-    eventually("the nodes agree", || {
-        nodes.iter().all(|node| {
-            let info = Dialog::with(node).ask("CLUSTER INFO");
-            let state = [
-                "cluster_state:ok",
-                "cluster_known_nodes:3",
-                "cluster_slots_ok:16384",
-            ];
-            state.iter().all(|state| info.contains(state))
-                && cluster_manager(&["check", &address(node)]).status.success()
-        })
-    });
-}
-
-fn address(node: &Server) -> String {
-    format!("127.0.0.1:{}", node.port())
-}
-
-fn cluster_manager(arguments: &[&str]) -> Output {
-    Command::new("redis-cli")
-        .arg("--cluster")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|error| panic!("redis-cli: {error} (run `make setup`)"))
-}
-
-/// Moves the first slots of one node to another.
-#[track_caller]
-fn reshard(from: &Server, to: &Server, slots: u32) {
-    let (from_id, to_id, slots) = (id_of(from), id_of(to), slots.to_string());
-    let output = cluster_manager(&[
-        "reshard",
-        &address(from),
-        "--cluster-from",
-        &from_id,
-        "--cluster-to",
-        &to_id,
-        "--cluster-slots",
-        &slots,
-        "--cluster-yes",
-    ]);
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
 
 /// The same in one step, as Valkey from 9 on can.
 #[track_caller]
@@ -99,14 +24,14 @@ fn reshard_atomically(from: &Server, to: &Server, slots: u32) {
     let own = Dialog::with(from).ask("CLUSTER NODES");
     let mut left = slots;
     let mut ranges = Vec::new();
-    for (first, last) in atomic::slots_of(&own) {
+    for (first, last) in cluster::slots_of(&own) {
         let count = left.min(last - first + 1);
         if count > 0 {
             ranges.push((first, first + count - 1));
         }
         left -= count;
     }
-    atomic::migrate(from, to, &ranges);
+    cluster::migrate_atomically(from, to, &ranges);
 }
 
 /// Names without a hash tag, of which as many as asked for are in the first slots of each master.
@@ -174,7 +99,7 @@ fn pools_move_while_they_are_in_use_and_nothing_is_lost() {
 #[test]
 fn pools_move_atomically_in_use_and_nothing_is_lost() {
     let nodes = three_masters();
-    if atomic::is_possible(&nodes[0]) {
+    if cluster::moves_slots_atomically(&nodes[0]) {
         nothing_is_lost(&nodes, reshard_atomically);
     }
 }
@@ -221,7 +146,7 @@ fn blocked_clients_follow_their_pool_to_another_node() {
 #[test]
 fn blocked_clients_follow_a_pool_that_moves_atomically() {
     let nodes = three_masters();
-    if atomic::is_possible(&nodes[0]) {
+    if cluster::moves_slots_atomically(&nodes[0]) {
         blocked_clients_follow(&nodes, reshard_atomically);
     }
 }

@@ -2,8 +2,8 @@
 //! `keyspace_misses` are those of a server without it. What clients read and change by SEAT
 //! commands does.
 
-use crate::cluster;
 use crate::commands::table::{self, Kind};
+use crate::support::cluster;
 use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
 
 /// OBJECT FREQ counts each use of a key by one, from five on. From 7.0 on, to ask for it is a

@@ -32,6 +32,7 @@
 //! The binary is `REDIS_SERVER` (default `redis-server` from PATH). The module is `REDIS_SEAT_MODULE`, else the
 //! fixture lets cargo build it, in the profile of the test binary.
 
+pub mod cluster;
 mod dialog;
 mod process;
 mod server;
