@@ -15,8 +15,7 @@ use crate::support::{Builder, Dialog, Server, Waiter};
 
 /// A server on which `a` holds the only seat of `pool`.
 fn full_pool(builder: Builder) -> (Server, Dialog) {
-    let server = builder.start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = builder.scene();
     dialog.acquire("pool", "a", 1, "{}");
     (server, dialog)
 }

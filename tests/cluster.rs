@@ -133,8 +133,7 @@ fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went
     );
     assert_eq!(other.sessions("pool"), ["a"]);
     assert_eq!(other.queue("pool"), ["d"]);
-    let reply = dialog.ask("SEAT.COUNT pool");
-    assert!(reply.starts_with("!MOVED "), "{reply}");
+    dialog.begins("SEAT.COUNT pool", "!MOVED ");
     let mut poll = Waiter::of(&there, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
     let mut late = Waiter::of(&there, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     other.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);

@@ -23,8 +23,7 @@ fn json_of(dialog: &mut Dialog, key: &str, session: &str) -> Value {
 
 #[test]
 fn acquire_grants_until_the_pool_is_full_and_a_holder_is_told_so() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ACQUIRED", 1, 2]"#);
     dialog.expect("SEAT.ACQUIRE pool b 2", r#"[1, "ACQUIRED", 2, 2]"#);
     dialog.expect(
@@ -38,8 +37,7 @@ fn acquire_grants_until_the_pool_is_full_and_a_holder_is_told_so() {
 
 #[test]
 fn each_acquire_states_its_own_limit() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
     dialog.expect("SEAT.ACQUIRE pool b 3 {}", r#"[1, "ACQUIRED", 2, 3]"#);
     dialog.expect(
@@ -71,8 +69,7 @@ fn each_acquire_states_its_own_limit() {
 
 #[test]
 fn metadata_is_looked_at_only_when_a_seat_is_granted() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect(
         "SEAT.ACQUIRE pool a 1 nonsense",
         "!ERR metadata must be a JSON object (RFC 8259, UTF-8)",
@@ -90,8 +87,7 @@ fn metadata_is_looked_at_only_when_a_seat_is_granted() {
 
 #[test]
 fn get_gives_the_callers_object_as_sent_with_what_the_pool_knows_appended() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let before = server_seconds(&mut dialog);
     let metadata = r#" { "n" : 12345678901234567890, "e": [], "x":{"y":"é\u00e9\/"},"n":1.50 } "#;
     dialog.acquire("pool", "a", 9, metadata);
@@ -112,8 +108,7 @@ fn get_gives_the_callers_object_as_sent_with_what_the_pool_knows_appended() {
 
 #[test]
 fn metadata_left_out_are_an_empty_object() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     for (session, command) in [
         ("a", "SEAT.ACQUIRE pool a 5"),
         ("b", "SEAT.ACQUIRE pool b 5 {}"),
@@ -134,8 +129,7 @@ fn metadata_left_out_are_an_empty_object() {
 
 #[test]
 fn the_pools_own_names_cannot_be_forged_however_they_are_spelled() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let metadata = r#"{"acquired\u005fat":1,"k":2,"last_heartbeat":"never","heartbeat\u005fcount":40,"acquired_at":{}}"#;
     dialog.acquire("pool", "a", 9, metadata);
     let text = dialog.bytes(&["SEAT.GET", "pool", "a"]);
@@ -157,8 +151,7 @@ fn the_pools_own_names_cannot_be_forged_however_they_are_spelled() {
 
 #[test]
 fn release_takes_back_what_is_held_and_nothing_else() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#);
     dialog.acquire("pool", "a", 5, "{}");
     dialog.acquire("pool", "b", 5, "{}");
@@ -174,8 +167,7 @@ fn release_takes_back_what_is_held_and_nothing_else() {
 
 #[test]
 fn heartbeats_are_counted_and_their_metadata_not_kept() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
     dialog.acquire("pool", "a", 5, r#"{"k":1}"#);
     dialog.acquire("pool", "b", 5, r#"{"heartbeat_count":-2}"#);
@@ -201,8 +193,7 @@ fn heartbeats_are_counted_and_their_metadata_not_kept() {
 
 #[test]
 fn a_heartbeat_sets_the_time_of_the_last_one_and_not_that_of_the_grant() {
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     dialog.expect(
         "SEAT.EFFECT pool GRANT a 5 1000000000 1000000001 - 0 0 {}",
         "1",
@@ -223,8 +214,7 @@ fn a_heartbeat_sets_the_time_of_the_last_one_and_not_that_of_the_grant() {
 
 #[test]
 fn a_session_that_came_without_metadata_cannot_beat() {
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     dialog.expect(
         "SEAT.EFFECT pool GRANT a 5 1000000000 1000000000 - 0 0 -",
         "1",
@@ -238,8 +228,7 @@ fn a_session_that_came_without_metadata_cannot_beat() {
 
 #[test]
 fn sessions_lists_ids_or_pairs_or_a_map_where_the_server_can() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut modern = Dialog::in_resp3(&server);
     dialog.expect("SEAT.SESSIONS pool", "[]");
     dialog.expect("SEAT.SESSIONS pool WITHMETADATA", "[]");
@@ -268,8 +257,7 @@ fn sessions_lists_ids_or_pairs_or_a_map_where_the_server_can() {
 
 #[test]
 fn info_describes_the_pool() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut modern = Dialog::in_resp3(&server);
     dialog.expect("SEAT.INFO pool", "nil");
     modern.expect("SEAT.INFO pool", "null");
@@ -301,8 +289,7 @@ fn info_describes_the_pool() {
 
 #[test]
 fn nothing_is_available_in_a_pool_above_its_limit() {
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     for session in ["a", "b", "c"] {
         dialog.expect(
             &format!("SEAT.EFFECT pool GRANT {session} 2 9 9 - 0 0 {{}}"),
@@ -319,8 +306,7 @@ fn nothing_is_available_in_a_pool_above_its_limit() {
 
 #[test]
 fn get_knows_only_who_holds_a_seat() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut modern = Dialog::in_resp3(&server);
     dialog.expect("SEAT.GET pool a", "nil");
     modern.expect("SEAT.GET pool a", "null");
@@ -332,8 +318,7 @@ fn get_knows_only_who_holds_a_seat() {
 
 #[test]
 fn revoke_removes_each_named_holder_once() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.REVOKE pool a b", "0");
     for session in ["a", "b", "c", "d"] {
         dialog.acquire("pool", session, 4, "{}");
@@ -348,8 +333,7 @@ fn revoke_removes_each_named_holder_once() {
 
 #[test]
 fn a_released_session_starts_afresh() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 4, r#"{"old":1}"#);
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
@@ -364,8 +348,7 @@ fn a_released_session_starts_afresh() {
 
 #[test]
 fn keys_and_ids_are_bytes() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let ids: [&[u8]; 6] = [
         b"\0",
         b"\xff\xfe",
@@ -394,8 +377,7 @@ fn keys_and_ids_are_bytes() {
 
 #[test]
 fn commands_are_named_in_any_case() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("seat.acquire pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
     dialog.expect("Seat.Count pool", "1");
     dialog.expect("sEAT.rELEASE pool a", r#"[1, "RELEASED", 0]"#);
@@ -403,8 +385,7 @@ fn commands_are_named_in_any_case() {
 
 #[test]
 fn pools_of_one_name_in_two_databases_are_two() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("SELECT 1", "+OK");
     dialog.expect("SEAT.COUNT pool", "0");
@@ -415,8 +396,7 @@ fn pools_of_one_name_in_two_databases_are_two() {
 
 #[test]
 fn revoking_four_times_as_many_sessions_in_a_call_takes_about_four_times_as_long() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut revoke = |sessions: usize| -> u64 {
         let names: Vec<String> = (0..sessions).map(|n| format!("s{n}")).collect();
         for chunk in names.chunks(500) {

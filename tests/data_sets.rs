@@ -196,8 +196,7 @@ fn after_a_restart_and_a_reload() {
 
 #[test]
 fn after_swapdb_there_and_back_and_to_another() {
-    let server = with_legacy_keys().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_legacy_keys().scene();
     let mut commands = contents("old");
     let pause = commands.pop().expect("the pause");
     commands.extend(["SWAPDB 0 3", "SWAPDB 0 1", "SWAPDB 1 2", "SWAPDB 0 2"].map(str::to_owned));
@@ -209,8 +208,7 @@ fn after_swapdb_there_and_back_and_to_another() {
 
 #[test]
 fn a_flush_forgets_what_it_takes_and_nothing_else() {
-    let server = with_legacy_keys().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_legacy_keys().scene();
     fill(&mut dialog, "old");
     is_known(&server);
     dialog.ask("CLIENT UNPAUSE");
@@ -383,8 +381,7 @@ fn amid_a_reload(settings: &str) -> (Server, Server) {
 fn shows_the_old_data_set(server: &Server) {
     let mut dialog = Dialog::with(server);
     if !loads_aside() {
-        let reply = dialog.ask("SEAT.COUNT old-held");
-        assert!(reply.starts_with("!LOADING"), "{reply}");
+        dialog.begins("SEAT.COUNT old-held", "!LOADING");
         return;
     }
     assert_eq!(dialog.sessions("old-held"), ["a"]);

@@ -259,8 +259,7 @@ fn it_keeps_its_contents_wherever_it_goes() {
 
 #[test]
 fn it_expires_as_any_key() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("EXPIRE pool 1000", "1");
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);

@@ -60,8 +60,7 @@ fn replies_are_exact_in_both_protocols() {
 
 #[test]
 fn a_lease_lasts_for_as_long_as_was_asked_for() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     for (line, length_ms) in [
         ("SEAT.ACQUIRE pool a 9 PX 60001", 60_001),
         ("SEAT.ACQUIRE pool b 9 EX 60", 60_000),
@@ -99,8 +98,7 @@ fn effect(
 
 #[test]
 fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     for (line, kind, length) in [
         (r#"SEAT.ACQUIRE pool a 9 {"m":1} EX 60"#, "GRANT", "60000"),
         ("SEAT.ACQUIRE pool b 9", "GRANT", "0"),
@@ -151,8 +149,7 @@ fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
 
 #[test]
 fn an_acquire_without_a_lease_leaves_the_one_that_there_is() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 EX 60");
     let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
     wait_a_millisecond(&mut dialog);
@@ -169,10 +166,9 @@ fn wait_a_millisecond(dialog: &mut Dialog) {
 
 #[test]
 fn a_renewal_is_told_and_counts_no_heartbeat() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .config("notify-keyspace-events EdA")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     let mut events = Dialog::with(&server);
     events.ask("PSUBSCRIBE __keyevent*");
     dialog.ask("SEAT.ACQUIRE pool a 1 EX 60");
@@ -202,8 +198,7 @@ fn a_renewal_is_told_and_counts_no_heartbeat() {
 
 #[test]
 fn the_pool_tells_of_its_leases() {
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let info = |dialog: &mut Dialog| {
         ["used", "leased", "next_deadline_ms"].map(|field| dialog.pool_info("pool", field))
     };
@@ -226,8 +221,7 @@ fn the_pool_tells_of_its_leases() {
 
 #[test]
 fn what_scripts_stored_about_a_session_knows_no_lease() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let replies = dialog.at_once(&[
         r#"SEAT.ACQUIRE leased a 1 {"m":[1]} EX 60"#,
         r#"SEAT.ACQUIRE plain a 1 {"m":[1]}"#,
@@ -256,11 +250,10 @@ fn what_scripts_stored_about_a_session_knows_no_lease() {
 
 #[test]
 fn cleanup_takes_the_silent_too_if_told_how_silent() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .recording()
         .module_args("allow-effects yes")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     let now = dialog.now_ms() / 1000;
     let far_ms = (now + 5000) * 1000;
     for (session, silent, lease) in [

@@ -69,8 +69,7 @@ fn a_pool_that_was_filled_and_emptied_leaves_nothing_behind() {
 
 #[test]
 fn a_pool_that_lives_on_gives_back_what_its_sessions_took() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "stays", 100_000, "{}");
     drop(dialog);
     let before = used_memory(&server);
@@ -96,8 +95,7 @@ fn a_pool_that_lives_on_gives_back_what_its_sessions_took() {
 
 #[test]
 fn refused_commands_keep_nothing() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     drop(dialog);
     let refuse = || {

@@ -117,8 +117,7 @@ fn an_append_only_file_brings_everything_back() {
 
 #[test]
 fn a_rewritten_file_has_one_grant_for_each_session() {
-    let server = with_effects().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_effects().recording().scene();
     for _ in 0..20 {
         dialog.acquire("pool", "passing", 9, "{}");
         dialog.expect("SEAT.RELEASE pool passing", r#"[1, "RELEASED", 0]"#);
@@ -178,8 +177,7 @@ fn writes_while_the_file_is_rewritten_are_not_lost() {
 
 #[test]
 fn save_points_see_the_seats() {
-    let server = Server::builder().config("save 3600 1000").start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().config("save 3600 1000").scene();
     let changes = || -> u64 {
         server.info("persistence")["rdb_changes_since_last_save"]
             .parse()
@@ -211,8 +209,7 @@ fn save_points_see_the_seats() {
 
 #[test]
 fn a_save_point_fires_from_seats_alone() {
-    let server = Server::builder().config("save 1 3").start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().config("save 1 3").scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 2]"#);
@@ -239,8 +236,7 @@ fn a_saved_pool_needs_the_module() {
 
 #[test]
 fn loading_replicates_nothing() {
-    let mut server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
     let before = server.commands_in_aof();

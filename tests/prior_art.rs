@@ -8,8 +8,7 @@ fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
     let lines: Vec<&str> = late.iter().map(|(line, _)| *line).collect();
     let expected: Vec<&str> = late.iter().map(|(_, reply)| *reply).collect();
 
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let at_once = [&[acquire, "DEBUG SLEEP 0.005"], &lines[..]].concat();
     assert_eq!(
         dialog.at_once(&at_once)[2..],
@@ -17,8 +16,7 @@ fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
         "before the reclaim"
     );
 
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.ask(acquire);
     wait_for_reclaim(&server, 1);
     let replies: Vec<String> = lines.iter().map(|line| dialog.ask(line)).collect();
@@ -127,8 +125,7 @@ fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
 /// Case 7, swarthy/redis-semaphore 155: one id took several permits.
 #[test]
 fn case_7_one_session_has_one_seat_however_often_it_asks() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect(
         "SEAT.ACQUIRE pool a 5 EX 60",
         r#"[1, "ACQUIRED", 1, 5, 60000]"#,
@@ -156,8 +153,7 @@ fn case_7_one_session_has_one_seat_however_often_it_asks() {
 /// Case 8, dv/redis-semaphore 13: a client whose clock is fast took a live holder for a stale one.
 #[test]
 fn case_8_a_clients_clock_counts_for_nothing() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 EX 30");
     let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
     let fast = dialog.now_ms() / 1000 + 60;
@@ -191,8 +187,7 @@ fn case_9_ten_thousand_lapses_are_nothing_to_the_next_command() {
         "SEAT.CLEANUP pool",
         "SEAT.SESSIONS pool",
     ] {
-        let server = Server::builder().module_args("allow-effects yes").start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
         dialog.ask("SEAT.ACQUIRE pool live 10001");
         let deadline_ms = dialog.now_ms() + 400;
         dialog.ask_all(grants_until(deadline_ms, MANY));
@@ -217,8 +212,7 @@ fn case_9_ten_thousand_lapses_are_nothing_to_the_next_command() {
 /// Case 10: callers that state different limits of one pool.
 #[test]
 fn case_10_a_grant_is_within_the_limit_that_it_states() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     for (line, reply) in [
         (
             "SEAT.ACQUIRE pool a 1 EX 60",
@@ -284,8 +278,7 @@ fn case_11_a_heartbeat_revives_nobody() {
 /// Across all of these nothing may count twice.
 #[test]
 fn a_lapse_is_counted_once() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 PX 1");
     wait_for_reclaim(&server, 1);
     dialog.ask("SEAT.RELEASE pool a");

@@ -89,8 +89,7 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
 
 #[test]
 fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let mut events = listener(&server, "__keyevent@*");
     let effects = effects_of(&server, || {
         dialog.at_once(&[
@@ -154,8 +153,7 @@ fn the_end_of_a_pool_is_told_after_its_cause() {
 
 #[test]
 fn a_reclaim_breaks_the_transaction_of_who_watched() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.ask("SEAT.ACQUIRE pool a 2 PX 20");
     dialog.ask("SEAT.ACQUIRE pool b 2");
     let mut watching = Dialog::with(&server);
@@ -314,8 +312,7 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
 #[test]
 fn nothing_is_kept_of_deleted_pools_whose_leases_ended_early_or_whose_name_is_in_two_databases() {
     const POOLS: u64 = 20_000;
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let used = |dialog: &mut Dialog| -> i64 {
         dialog.ask("MEMORY PURGE");
         server.info("memory")["used_memory"].parse().expect("bytes")
@@ -360,8 +357,7 @@ fn a_lease_of_ages_does_not_keep_the_server_busy() {
         "9223372036854775",
         "9223370000000000000",
     ] {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         let acquire = format!("SEAT.ACQUIRE pool a 1 PX {length_ms}");
         assert_eq!(
             dialog.ask(&acquire),
@@ -388,8 +384,7 @@ fn busy_seconds(server: &Server) -> f64 {
 /// Nothing is polled for the sake of leases that are far off.
 #[test]
 fn leases_that_run_cost_an_idle_server_nothing() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.ask_all((0..5000).map(|n| format!("SEAT.ACQUIRE pool:{n} a 1 EX 3600")));
     let before = busy_seconds(&server);
     std::thread::sleep(OBSERVED);

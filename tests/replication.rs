@@ -5,7 +5,7 @@ mod writable;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::support::{Dialog, Server, replicated};
+use crate::support::{Server, replicated};
 
 /// The effects among what was replicated, the present time as `T`.
 #[track_caller]
@@ -35,8 +35,7 @@ fn without_time(line: &str) -> String {
 
 #[test]
 fn each_change_is_replicated_as_what_it_did() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let nothing: &[&str] = &[];
     for (command, expected) in [
         (
@@ -91,8 +90,7 @@ fn each_change_is_replicated_as_what_it_did() {
 
 #[test]
 fn metadata_are_replicated_as_they_were_sent() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let metadata = " \t{ \"n\": 1.50, \"big\": 12345678901234567890, \"e\": [] , \"t\":\"\u{fc}\\u00fc\\/\" }\r\n";
     let stream = server.stream_of(|| {
         dialog.acquire("pool", "a", 3, metadata);
@@ -107,8 +105,7 @@ fn metadata_are_replicated_as_they_were_sent() {
 
 #[test]
 fn a_revocation_of_many_is_one_unit() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     for session in ["a", "b", "c"] {
         dialog.acquire("pool", session, 3, "{}");
     }
@@ -136,8 +133,7 @@ fn a_revocation_of_many_is_one_unit() {
 
 #[test]
 fn a_transaction_is_replicated_as_one() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let lines = replicated(&server, || {
         dialog.expect("MULTI", "+OK");
         for command in [
@@ -151,8 +147,7 @@ fn a_transaction_is_replicated_as_one() {
         ] {
             dialog.expect(command, "+QUEUED");
         }
-        let reply = dialog.ask("EXEC");
-        assert!(reply.starts_with("[["), "{reply}");
+        dialog.begins("EXEC", "[[");
     });
     let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
     assert_eq!(
@@ -181,8 +176,7 @@ fn a_transaction_is_replicated_as_one() {
 
 #[test]
 fn a_script_is_replicated_by_its_effects() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let script = "redis.call('SEAT.ACQUIRE', KEYS[1], 'a', 1)
         redis.call('SEAT.ACQUIRE', KEYS[1], 'b', 1)
         redis.pcall('SEAT.ACQUIRE', KEYS[1], 'b', 'x')
@@ -217,8 +211,7 @@ fn a_script_is_replicated_by_its_effects() {
 
 #[test]
 fn effects_carry_bytes_and_go_to_the_callers_database() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.expect("SELECT 5", "+OK");
     let reply = dialog.ask_args(&[b"SEAT.ACQUIRE", b"p\0l".as_slice(), b"\xff \r\n", b"1"]);
     assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1]"#);

@@ -111,8 +111,10 @@ fn a_freed_seat_is_kept_and_the_poll_that_takes_it_brings_the_metadata() {
         r#"[0, "QUEUED", 1, 2, 2]"#
     );
     // A poll that cannot take it leaves it kept.
-    let reply = dialog.ask("SEAT.ACQUIRE pool t1 2 nonsense QUEUE 600000");
-    assert!(reply.starts_with("!ERR metadata"), "{reply}");
+    dialog.begins(
+        "SEAT.ACQUIRE pool t1 2 nonsense QUEUE 600000",
+        "!ERR metadata",
+    );
     assert_eq!(dialog.queue("pool"), ["t1", "t2"]);
     let sent = units(&server, || {
         dialog.expect(
@@ -133,8 +135,7 @@ fn a_freed_seat_is_kept_and_the_poll_that_takes_it_brings_the_metadata() {
 
 #[test]
 fn tickets_and_blocked_clients_share_one_order() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     assert_eq!(
         poll(&mut dialog, "pool", "t1", 1),

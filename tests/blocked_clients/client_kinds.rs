@@ -72,8 +72,7 @@ fn with_a_subscribed_client() -> (Server, Dialog, Dialog) {
     let events = "notify-keyspace-events Ed";
     let (server, dialog) = full_pool(Server::builder().config(events).recording());
     let mut subscribed = Dialog::in_resp3(&server);
-    let reply = subscribed.ask("SUBSCRIBE news __keyevent@0__:seat.granted");
-    assert!(reply.starts_with("push "), "{reply}");
+    subscribed.begins("SUBSCRIBE news __keyevent@0__:seat.granted", "push ");
     let reply = subscribed.read();
     assert!(reply.starts_with("push "), "{reply}");
     (server, dialog, subscribed)
@@ -252,8 +251,7 @@ fn waiters_are_woken_in_whatever_context_the_seat_is_freed() {
 
 #[test]
 fn a_lapse_wakes_the_first_by_itself() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiters: Vec<_> = ["b", "c", "d"]
         .map(|session| {
@@ -295,8 +293,7 @@ fn the_releaser_does_not_get_past_those_who_wait() {
 #[test]
 fn those_who_wait_in_many_databases_and_at_many_names_do_not_meet() {
     const NAMES: [&str; 4] = ["pool", "POOL", "{pool}", "pool\u{e9}"];
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut waiters = Vec::new();
     for database in 0..16 {
         for name in NAMES {
@@ -328,8 +325,7 @@ fn those_who_wait_in_many_databases_and_at_many_names_do_not_meet() {
 
 #[test]
 fn swapped_databases_swap_what_those_who_wait_wait_for() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut there = Dialog::with(&server);
     there.expect("SELECT 3", "+OK");
     dialog.acquire("pool", "a", 2, "{}");

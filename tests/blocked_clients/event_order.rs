@@ -118,8 +118,7 @@ fn a_key_that_is_overwritten_and_deleted_again_serves_those_who_wait_by_what_is_
 #[test]
 fn a_wait_for_a_limit_of_none_lasts_until_resize_states_a_higher_one() {
     for wait in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
         dialog.expect(&format!("SEAT.ACQUIRE pool c 1 {wait}"), GRANTED);
         assert_eq!(dialog.queue("pool"), ["b"], "{wait}");
@@ -133,8 +132,7 @@ fn a_wait_for_a_limit_of_none_lasts_until_resize_states_a_higher_one() {
 
 #[test]
 fn a_wait_for_a_limit_of_none_that_ends_holds_nobody_up() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let hopeless = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
     let mut late = Dialog::with(&server);
     late.expect(

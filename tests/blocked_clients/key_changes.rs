@@ -376,8 +376,7 @@ fn a_wait_that_ends_before_the_timer_has_looked_is_not_denied_a_seat_that_its_se
 
 #[test]
 fn a_waiter_whose_session_holds_a_seat_only_amid_a_load_waits_on() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.expect("SEAT.ACQUIRE pool b 1", GRANTED);
     dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
     dialog.expect("SEAT.ACQUIRE pool a 1", GRANTED);

@@ -204,8 +204,7 @@ fn an_unblocked_long_poll_keeps_its_place() {
 fn a_lapse_during_a_pause_is_granted_after_it() {
     const PAUSE: Duration = Duration::from_millis(300);
     for mode in ["WRITE", "ALL"] {
-        let server = Server::builder().recording().start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::builder().recording().scene();
         dialog.acquire("pool", "a", 1, "{}");
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} PX 60000 BLOCK 0");
         let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 100");
@@ -243,8 +242,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
         server.shutdown();
         server.port()
     };
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.acquire("leased", "a", 1, "{}");
     let clients: Vec<_> = ["b", "c", "d"]
@@ -273,8 +271,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
     assert_eq!(total(&server, "seat_granted"), granted);
     assert_eq!(dialog.sessions("pool"), ["a"]);
     assert_eq!(dialog.queue("pool"), ["e"]);
-    let reply = dialog.ask("SEAT.ACQUIRE pool x 1 BLOCK 0");
-    assert!(reply.starts_with("!READONLY"), "{reply}");
+    dialog.begins("SEAT.ACQUIRE pool x 1 BLOCK 0", "!READONLY");
     dialog.expect("REPLICAOF NO ONE", "+OK");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
     dialog.expect("SEAT.ACQUIRE pool e 1", r#"[1, "ACQUIRED", 1, 1]"#);
@@ -285,8 +282,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
 #[test]
 fn a_primary_that_becomes_another_ones_replica_sends_its_waiters_away() {
     let other = Server::builder().tcp().start();
-    let server = Server::builder().tcp().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().tcp().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut there = Dialog::with(&other);
     there.acquire("pool", "x", 5, "{}");
@@ -306,8 +302,7 @@ fn a_primary_that_becomes_another_ones_replica_sends_its_waiters_away() {
 
 #[test]
 fn a_server_shuts_down_while_clients_are_blocked() {
-    let mut server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let clients: Vec<_> = ["b", "c"]
         .map(|session| Doomed::of(&server, session).0)

@@ -4,8 +4,7 @@ use crate::support::{Dialog, Server, Traces};
 
 /// A server with a pool of two holders and a free seat, and the traces to be left alone.
 fn prepared() -> (Server, Dialog) {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 3, r#"{"k":1}"#);
     dialog.acquire("pool", "b", 3, r#"{"k":2}"#);
     (server, dialog)
@@ -275,11 +274,10 @@ fn nested(depth: usize, open: &str, close: &str) -> String {
 
 #[test]
 fn metadata_that_nest_too_deep() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .recording()
         .module_args("max-metadata-bytes 1000000")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("pool", "a", 9, "{}");
     let object = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
     let texts = [
@@ -361,8 +359,7 @@ fn commands_of_other_types_refuse_a_pool() {
         "INCR pool",
         "ZCARD pool",
     ] {
-        let reply = dialog.ask(line);
-        assert!(reply.starts_with("!WRONGTYPE"), "{line}: {reply}");
+        dialog.begins(line, "!WRONGTYPE");
     }
     assert_eq!(Traces::of(&server), before);
 }
@@ -399,8 +396,7 @@ fn answers_that_change_nothing_leave_no_trace_but_their_totals() {
 
 #[test]
 fn a_pool_lives_by_its_type_alone_whatever_its_name() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     for key in ["", " ", "{", "license:x:active_sessions"] {
         let reply = dialog.ask_args(&["SEAT.ACQUIRE", key, "s", "1"]);
         assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1]"#, "{key:?}");

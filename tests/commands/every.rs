@@ -23,8 +23,7 @@ fn words(text: &str) -> BTreeSet<String> {
 
 /// A server with the pool that the table's calls are about.
 fn prepared(builder: Builder) -> (Server, Dialog) {
-    let server = builder.start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = builder.scene();
     dialog.acquire("pool", "a", 9, r#"{"k":1}"#);
     dialog.acquire("pool", "b", 9, r#"{"k":2}"#);
     (server, dialog)
@@ -177,8 +176,7 @@ fn a_wrong_number_of_arguments_is_refused() {
 
 #[test]
 fn another_type_at_the_key_is_refused() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     for (kind, maker) in [
         ("string", "SET # v"),
         ("list", "RPUSH # v"),
@@ -207,8 +205,7 @@ fn another_type_at_the_key_is_refused() {
 
 #[test]
 fn at_a_missing_key_each_answers_and_acquire_alone_makes_one() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     for row in table::public() {
         let before = Traces::without_totals(&server);
         dialog.expect(row.call, row.without_key);

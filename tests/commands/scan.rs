@@ -30,8 +30,7 @@ fn fill(dialog: &mut Dialog, prefix: &str, count: usize) {
 
 #[test]
 fn scan_of_a_quiet_pool_lists_it_and_ends() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.expect("SEAT.SCAN pool 0", r#"["0", []]"#);
     dialog.expect("SEAT.SCAN pool 0 WITHMETADATA", r#"["0", []]"#);
     dialog.expect("SEAT.SCAN pool 7", r#"["0", []]"#);
@@ -54,8 +53,7 @@ fn scan_of_a_quiet_pool_lists_it_and_ends() {
 
 #[test]
 fn a_step_is_as_long_as_its_count_says() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     fill(&mut dialog, "s", 5000);
     let (mut cursor, mut seen, mut steps) = ("0".to_owned(), Vec::new(), 0);
     loop {
@@ -163,8 +161,7 @@ fn what_stays_is_returned_exactly_once_while_others_come_and_go() {
 
 #[test]
 fn a_sparse_pool_is_scanned_to_its_end() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     fill(&mut dialog, "s", 5000);
     for n in (0..5000).filter(|n| n % 500 != 499) {
         dialog.send(&format!("SEAT.RELEASE pool s{n}"));
@@ -191,8 +188,7 @@ fn a_sparse_pool_is_scanned_to_its_end() {
 
 #[test]
 fn cursors_and_counts_that_cannot_be_are_refused() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 9, "{}");
     for key in ["pool", "missing"] {
         for cursor in [
@@ -316,8 +312,7 @@ fn a_cursor_is_refused_once_the_pool_was_loaded_again() {
         let builder = persistence
             .iter()
             .fold(Server::builder(), |builder, line| builder.config(line));
-        let mut server = builder.start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = builder.scene();
         let (cursor, _) = begun(&mut dialog);
         dialog.expect("DEBUG RELOAD", "+OK");
         is_to_begin_again(&mut dialog, "pool", &cursor);
@@ -329,8 +324,7 @@ fn a_cursor_is_refused_once_the_pool_was_loaded_again() {
 
 #[test]
 fn a_cursor_is_refused_where_another_value_took_the_name() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let (cursor, _) = begun(&mut dialog);
     let dump = dialog.bytes(&["DUMP", "pool"]);
     let restored = dialog.ask_args(&[b"RESTORE", b"pool".as_slice(), b"0", &dump, b"REPLACE"]);

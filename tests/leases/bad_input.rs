@@ -1,6 +1,6 @@
 //! What is refused, and where options may stand.
 
-use crate::support::{Dialog, Server, effects_of};
+use crate::support::{Server, effects_of};
 
 /// Options that cannot be, and the words that the error must have.
 const BAD: [(&[&str], &[&str]); 34] = [
@@ -42,8 +42,7 @@ const BAD: [(&[&str], &[&str]); 34] = [
 
 #[test]
 fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.ask("SEAT.ACQUIRE pool leased 3 EX 5000");
     dialog.ask("SEAT.ACQUIRE pool unleased 3");
     let before = (server.digest(), server.info("seat"));
@@ -81,8 +80,7 @@ fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
             "SEAT.CLEANUP pool IDLE 5 IDLE 5",
             "SEAT.CLEANUP pool IDLE 5 5",
         ] {
-            let reply = dialog.ask(line);
-            assert!(reply.starts_with("!ERR "), "{line}: {reply}");
+            dialog.begins(line, "!ERR ");
         }
     });
     assert_eq!(stream, [""; 0]);
@@ -91,8 +89,7 @@ fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
 
 #[test]
 fn options_may_stand_where_metadata_would_in_any_case_of_letters() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     for (line, reply) in [
         (
             "SEAT.ACQUIRE pool a 9 EX 60",
@@ -134,8 +131,7 @@ fn options_may_stand_where_metadata_would_in_any_case_of_letters() {
 
 #[test]
 fn the_words_that_are_options_are_never_metadata() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     for line in [
         "SEAT.ACQUIRE pool a 9 QUEUE",
         "SEAT.ACQUIRE pool a 9 BLOCK",
@@ -155,8 +151,7 @@ fn the_words_that_are_options_are_never_metadata() {
 
 #[test]
 fn a_lease_of_ages_is_kept_and_renewed() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let length_ms = 9_223_370_000_000_000_000_i64;
     assert_eq!(
         dialog.ask(&format!("SEAT.ACQUIRE pool a 1 PX {length_ms}")),

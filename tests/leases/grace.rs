@@ -199,8 +199,7 @@ fn nobody_is_lost_while_writes_are_refused_nor_in_the_grace_after() {
 
 #[test]
 fn nobody_is_lost_while_the_disk_is_full() {
-    let server = with_grace(1500).config("save 3600 1000000").start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_grace(1500).config("save 3600 1000000").scene();
     // A file cannot take the place of a folder.
     let in_the_way = server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
@@ -255,8 +254,7 @@ fn nobody_is_lost_while_the_cluster_is_down() {
 #[test]
 fn holders_find_their_way_back_after_a_crash() {
     for configuration in ["save 3600 1", "appendonly yes"] {
-        let mut server = with_grace(2500).config(configuration).start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = with_grace(2500).config(configuration).scene();
         for session in ["alive", "dead"] {
             dialog.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 400"));
         }
@@ -365,8 +363,7 @@ fn a_demoted_primary_goes_by_the_deadlines_it_is_sent() {
 #[test]
 fn what_is_no_absence_prolongs_nothing() {
     // A first start, an idle server whose cron runs once a second, and one that is asked often.
-    let server = Server::builder().shipped_grace().config("hz 1").start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().shipped_grace().config("hz 1").scene();
     dialog.ask("SEAT.ACQUIRE pool keeps 9 EX 600");
     for lease_ms in [300, 1200, 2300] {
         dialog.ask(&format!("SEAT.ACQUIRE pool a 9 PX {lease_ms}"));
@@ -379,8 +376,7 @@ fn what_is_no_absence_prolongs_nothing() {
 
 #[test]
 fn without_a_grace_deadlines_count_as_they_stand() {
-    let server = with_grace(0).start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = with_grace(0).scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 PX 1000");
     dialog.ask("DEBUG SLEEP 1.5");
     dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
@@ -388,8 +384,7 @@ fn without_a_grace_deadlines_count_as_they_stand() {
 
 #[test]
 fn an_absence_prolongs_by_no_more_than_the_grace() {
-    let server = with_grace(300).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_grace(300).scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 PX 1000");
     // In one turn of the event loop, the first after the absence.
     let replies = dialog.pipeline(&["DEBUG SLEEP 1.9", "SEAT.PTTL pool a"]);

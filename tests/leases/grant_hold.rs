@@ -42,8 +42,7 @@ fn is_served(dialog: &mut Dialog, what: &str) {
 #[test]
 fn a_load_holds_grants_and_nothing_else() {
     for reload in ["restart", "DEBUG RELOAD"] {
-        let mut server = with_hold(2500).config("appendonly yes").start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = with_hold(2500).config("appendonly yes").scene();
         eventually("no hold is left of the start", || {
             total(&server, "seat_grant_hold_ms") == 0
         });
@@ -85,8 +84,7 @@ fn a_load_holds_grants_and_nothing_else() {
 
 #[test]
 fn a_denied_call_changes_nothing_while_grants_are_held() {
-    let server = with_hold(600_000).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_hold(600_000).scene();
     dialog.ask("FLUSHALL");
     assert!(
         dialog
@@ -101,8 +99,7 @@ fn a_denied_call_changes_nothing_while_grants_are_held() {
 
 #[test]
 fn a_flush_holds_grants_in_its_database_alone() {
-    let server = with_hold(2000).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = with_hold(2000).scene();
     eventually("no hold is left of the start", || {
         total(&server, "seat_grant_hold_ms") == 0
     });

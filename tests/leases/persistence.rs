@@ -63,8 +63,7 @@ fn assert_lengths(dialog: &mut Dialog, key: &str) {
 
 #[track_caller]
 fn survives(builder: Builder, what: impl FnOnce(&mut Server)) {
-    let mut server = builder.start();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = builder.scene();
     fill(&mut dialog);
     let before = (deadlines(&mut dialog, "pool"), server.digest());
     what(&mut server);
@@ -197,8 +196,7 @@ fn in_a_failover_by_each_way_of_reaching_the_replica() {
 
 #[test]
 fn a_digest_sees_lengths_and_deadlines() {
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let mut seen = Vec::new();
     for lease in [
         "0 0",
@@ -231,8 +229,7 @@ fn a_lease_that_ends_while_the_server_is_down_is_reclaimed_by_the_next_one() {
         Server::builder().config("save 3600 1"),
         Server::builder().recording(),
     ] {
-        let mut server = builder.start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = builder.scene();
         // The pause keeps this process from reclaiming it.
         dialog.at_once(&[
             "SEAT.ACQUIRE pool a 2 PX 1",

@@ -12,8 +12,7 @@ fn listed() -> String {
 
 #[test]
 fn no_script_needs_to_be_loaded_and_none_runs() {
-    let server = beside_the_scripts().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().recording().scene();
     let [acquire, release, heartbeat] = SHAS;
     for sha in SHAS {
         dialog.expect(&format!("SCRIPT EXISTS {sha}"), "[0]");
@@ -41,8 +40,7 @@ fn no_script_needs_to_be_loaded_and_none_runs() {
 
 #[test]
 fn the_text_itself_is_known_too() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().scene();
     assert_eq!(
         dialog.ask_args(&["EVAL", ACQUIRE, "1", "p", "a", "2", "{}"]),
         GRANTED
@@ -66,8 +64,7 @@ fn the_text_itself_is_known_too() {
 
 #[test]
 fn they_work_in_pipelines_transactions_and_scripts() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = beside_the_scripts().scene();
     let [acquire, release, heartbeat] = SHAS;
     for session in ["a", "b", "c"] {
         dialog.send(&format!("EVALSHA {acquire} 1 p {session} 2 {{}}"));
@@ -113,18 +110,14 @@ fn all_three_lists_take_effect_together_or_not_at_all() {
         format!("acquire-sha {acquire} release-sha {release}"),
         format!("release-sha {release} heartbeat-sha {heartbeat}"),
     ] {
-        let server = Server::builder().module_args(&arguments).start();
-        let mut dialog = Dialog::with(&server);
-        let reply = dialog.ask(&format!("EVALSHA {acquire} 1 p a 2 {{}}"));
-        assert!(reply.starts_with("!NOSCRIPT"), "{arguments}: {reply}");
+        let (_server, mut dialog) = Server::builder().module_args(&arguments).scene();
+        dialog.begins(&format!("EVALSHA {acquire} 1 p a 2 {{}}"), "!NOSCRIPT");
     }
-    let server = Server::builder().module_args(&listed()).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().module_args(&listed()).scene();
     dialog.expect(&format!("EVALSHA {acquire} 1 p a 2 {{}}"), GRANTED);
     if server.version() >= (7, 0, 0) {
         dialog.expect(r"CONFIG SET seat.heartbeat-sha ", "+OK");
-        let reply = dialog.ask(&format!("EVALSHA {acquire} 1 p a 2 {{}}"));
-        assert!(reply.starts_with("!NOSCRIPT"), "{reply}");
+        dialog.begins(&format!("EVALSHA {acquire} 1 p a 2 {{}}"), "!NOSCRIPT");
         dialog.expect(&format!("CONFIG SET seat.heartbeat-sha {heartbeat}"), "+OK");
         dialog.expect(
             &format!("EVALSHA {acquire} 1 p a 2 {{}}"),
@@ -135,8 +128,7 @@ fn all_three_lists_take_effect_together_or_not_at_all() {
 
 #[test]
 fn calls_that_the_script_would_not_take_alike_stay_the_scripts() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().scene();
     let sha = SHAS[0];
     for call in [
         format!("EVALSHA {sha} 2 p q a 2 {{}}"),
@@ -144,22 +136,18 @@ fn calls_that_the_script_would_not_take_alike_stay_the_scripts() {
         format!("EVALSHA {}0 1 p a 2 {{}}", &sha[..39]),
         format!("EVALSHA {sha}0 1 p a 2 {{}}"),
     ] {
-        let reply = dialog.ask(&call);
-        assert!(reply.starts_with("!NOSCRIPT"), "{call}: {reply}");
+        dialog.begins(&call, "!NOSCRIPT");
     }
     for call in [format!("EVALSHA {sha}"), "EVALSHA".to_owned()] {
-        let reply = dialog.ask(&call);
-        assert!(reply.starts_with("!ERR wrong number"), "{call}: {reply}");
+        dialog.begins(&call, "!ERR wrong number");
     }
-    let reply = dialog.ask(&format!("EVALSHA {sha} 1"));
-    assert!(reply.starts_with("!ERR Number of keys"), "{reply}");
+    dialog.begins(&format!("EVALSHA {sha} 1"), "!ERR Number of keys");
     assert_eq!(total(&server, "seat_script_calls"), 0);
 }
 
 #[test]
 fn what_follows_the_scripts_arguments_is_an_option_of_the_command() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = beside_the_scripts().scene();
     dialog.expect(
         &format!("EVALSHA {} 1 p a 2 {{}} EX 60", SHAS[0]),
         r#"[1, "ACQUIRED", 1, 2, 60000]"#,
@@ -185,8 +173,7 @@ fn lists_are_held_to_what_they_are() {
         "acquire-sha {acquire},{} release-sha {release} heartbeat-sha {heartbeat}",
         "0".repeat(40)
     );
-    let server = Server::builder().module_args(&arguments).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().module_args(&arguments).scene();
     dialog.expect(&format!("EVALSHA {} 1 p a 2 {{}}", "0".repeat(40)), GRANTED);
     if server.version() < (7, 0, 0) {
         return;

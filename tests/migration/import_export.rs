@@ -34,8 +34,7 @@ fn set(dialog: &mut Dialog, key: &str) -> Vec<String> {
 
 #[test]
 fn what_the_scripts_wrote_goes_there_and_back_the_same() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let (acquire, heartbeat) = (load(&mut dialog, ACQUIRE), load(&mut dialog, HEARTBEAT));
     let metadata = [
         r#"{"user_email":"a@example.com","deep":{"list":[1,2.5,null,true],"text":"\u00e9\/\ud83e\ude91"}}"#,
@@ -95,8 +94,7 @@ fn what_the_scripts_wrote_goes_there_and_back_the_same() {
 
 #[test]
 fn a_heartbeat_counts_on_from_what_was_imported() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     super::fill(&mut dialog, &["a"]);
     dialog.expect(
         &format!("SEAT.IMPORT p {} {}", super::SESSIONS, super::METADATA),
@@ -113,8 +111,7 @@ fn a_heartbeat_counts_on_from_what_was_imported() {
 
 #[test]
 fn a_row_of_the_pool_stays_and_is_not_counted() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("p", "a", 3, r#"{"mine":1}"#);
     super::fill(&mut dialog, &["a", "b"]);
     dialog.expect(
@@ -128,8 +125,7 @@ fn a_row_of_the_pool_stays_and_is_not_counted() {
 
 #[test]
 fn a_set_alone_is_enough_and_a_hash_alone_has_nobody() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("SADD set a b", "2");
     dialog.expect("SEAT.IMPORT p set none", "2");
     dialog.expect("HSET hash c {}", "1");
@@ -143,8 +139,7 @@ fn a_set_alone_is_enough_and_a_hash_alone_has_nobody() {
 
 #[test]
 fn one_bad_row_is_named_and_nothing_changes() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("p", "held", 9, "{}");
     super::fill(&mut dialog, &["a", "b"]);
     let import = format!("SEAT.IMPORT p {} {}", super::SESSIONS, super::METADATA);
@@ -157,11 +152,7 @@ fn one_bad_row_is_named_and_nothing_changes() {
     ] {
         dialog.ask_args(&["HSET", super::METADATA, "b", bad]);
         let before = Traces::of(&server);
-        let reply = dialog.ask(&import);
-        assert!(
-            reply.starts_with("!ERR session b cannot be taken over: "),
-            "{bad}: {reply}"
-        );
+        dialog.begins(&import, "!ERR session b cannot be taken over: ");
         assert_eq!(Traces::of(&server), before, "{bad}");
     }
     // A session's name comes back readable whatever it is.
@@ -183,8 +174,7 @@ fn one_bad_row_is_named_and_nothing_changes() {
 
 #[test]
 fn keys_of_other_types_are_refused_and_left_alone() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("p", "a", 9, "{}");
     dialog.expect("SET text x", "+OK");
     dialog.expect("SADD set b", "1");
@@ -203,8 +193,7 @@ fn keys_of_other_types_are_refused_and_left_alone() {
         "SEAT.EXPORT p set text",
         "SEAT.EXPORT p hash set",
     ] {
-        let reply = dialog.ask(command);
-        assert!(reply.starts_with("!WRONGTYPE "), "{command}: {reply}");
+        dialog.begins(command, "!WRONGTYPE ");
         assert_eq!(Traces::of(&server), before, "{command}");
     }
     for command in [
@@ -212,11 +201,7 @@ fn keys_of_other_types_are_refused_and_left_alone() {
         "SEAT.EXPORT p set p",
         "SEAT.EXPORT p new new",
     ] {
-        let reply = dialog.ask(command);
-        assert!(
-            reply.starts_with("!ERR the pool and the keys"),
-            "{command}: {reply}"
-        );
+        dialog.begins(command, "!ERR the pool and the keys");
         assert_eq!(Traces::of(&server), before, "{command}");
     }
     for command in [
@@ -224,8 +209,7 @@ fn keys_of_other_types_are_refused_and_left_alone() {
         "SEAT.EXPORT p",
         "SEAT.IMPORT p set hash more",
     ] {
-        let reply = dialog.ask(command);
-        assert!(reply.starts_with("!ERR wrong number"), "{command}: {reply}");
+        dialog.begins(command, "!ERR wrong number");
     }
     dialog.expect("SEAT.EXPORT none set hash", "0");
     assert_eq!(Traces::of(&server), before);
@@ -233,8 +217,7 @@ fn keys_of_other_types_are_refused_and_left_alone() {
 
 #[test]
 fn a_large_pool_goes_in_batches_and_lapsed_sessions_stay_behind() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let sessions: Vec<String> = (0..1203).map(|n| format!("session-{n}")).collect();
     for session in &sessions {
         dialog.acquire("p", session, 5000, r#"{"n":1}"#);
@@ -343,8 +326,7 @@ fn watchers_and_listeners_hear_of_all_three_keys() {
 
 #[test]
 fn those_who_wait_at_an_exported_pool_are_told_to_ask_again() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p b 1 BLOCK 0");
     dialog.expect("SEAT.EXPORT p set hash", "1");
@@ -354,14 +336,12 @@ fn those_who_wait_at_an_exported_pool_are_told_to_ask_again() {
 
 #[test]
 fn a_full_memory_lets_sessions_in_and_not_out() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     super::fill(&mut dialog, &["a", "b"]);
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     let import = format!("SEAT.IMPORT p {} {}", super::SESSIONS, super::METADATA);
     dialog.expect(&import, "2");
-    let reply = dialog.ask("SEAT.EXPORT p set hash");
-    assert!(reply.starts_with("!OOM "), "{reply}");
+    dialog.begins("SEAT.EXPORT p set hash", "!OOM ");
     dialog.expect("SEAT.COUNT p", "2");
     dialog.expect("CONFIG SET maxmemory 0", "+OK");
     dialog.expect("SEAT.EXPORT p set hash", "2");

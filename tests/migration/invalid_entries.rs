@@ -58,8 +58,7 @@ fn calls_are_answered_as_the_scripts_answer_them() {
 
 #[test]
 fn without_a_pool_they_take_its_seats_all_the_same() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().scene();
     put_invalid_entry(&mut dialog, "s");
     dialog.expect("SEAT.ACQUIRE p a 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     dialog.expect("SEAT.ACQUIRE p s 1", r#"[1, "ALREADY_ACTIVE", 1]"#);
@@ -102,8 +101,7 @@ fn a_call_that_changes_nothing_leaves_no_trace() {
 
 #[test]
 fn the_queue_is_served_by_the_count() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().scene();
     dialog.acquire("p", "a", 3, "{}");
     dialog.acquire("p", "b", 3, "{}");
     put_invalid_entry(&mut dialog, "s");
@@ -175,11 +173,10 @@ fn their_sessions_can_be_released_and_revoked() {
 
 #[test]
 fn metadata_of_another_type_is_not_written_to() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .recording()
         .module_args(&all_settings())
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.expect(&format!("SET {METADATA} text"), "+OK");
     assert_eq!(dialog.ask_args(&["SADD", SESSIONS, ""]), "1");
     dialog.expect("SEAT.ACQUIRE p a 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
@@ -199,8 +196,7 @@ fn metadata_of_another_type_is_not_written_to() {
 
 #[test]
 fn a_wait_that_ends_tells_the_count() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = beside_the_scripts().scene();
     dialog.acquire("p", "a", 1, "{}");
     put_invalid_entry(&mut dialog, "s");
     let denied = r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#;
@@ -269,8 +265,7 @@ fn they_count_after_a_restart_and_a_promotion() {
 
 #[test]
 fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut plain = Waiter::of(&server, "SEAT.ACQUIRE p s 1 BLOCK 0");
     let mut ticketed = Waiter::of(&server, "SEAT.ACQUIRE p t 1 QUEUE 60000 BLOCK 0");
@@ -325,10 +320,9 @@ fn entries_that_come_by_swapdb_are_nobodys_grant() {
 
 #[test]
 fn an_effect_that_brings_the_session_ends_its_entry() {
-    let server = Server::builder()
+    let (_server, mut dialog) = Server::builder()
         .module_args(&format!("{} allow-effects yes", all_settings()))
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("p", "a", 9, "{}");
     put_invalid_entry(&mut dialog, "s");
     dialog.expect("SEAT.CLEANUP p", "[0, 2]");

@@ -65,8 +65,7 @@ enum First {
 /// of those acquire by a script that is not listed; another quarter begins to use the commands as soon as there are such.
 fn comes_to_a_server_at_work(first: First) {
     const HELD: usize = 4000;
-    let server = Server::builder().plain().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().plain().scene();
     let acquire = load(&mut dialog, ACQUIRE);
     load(&mut dialog, HEARTBEAT);
     load(&mut dialog, RELEASE);
@@ -151,8 +150,7 @@ fn switched_on_under_load_nobody_is_lost_or_let_in_too_many_when_own_calls_come_
 
 #[test]
 fn rolled_back_and_forward_under_load_nobody_is_lost_or_let_in_too_many() {
-    let server = beside_the_scripts().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = beside_the_scripts().scene();
     if server.version() < (7, 0, 0) {
         // There the settings are the arguments of loadmodule alone, so the way back is a restart.
         let reply = dialog.ask("CONFIG SET seat.script-keys no");

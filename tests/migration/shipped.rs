@@ -21,8 +21,7 @@ pub fn arguments() -> String {
 
 #[test]
 fn the_originals_are_listed_with_and_without_newlines_around_them() {
-    let server = Server::builder().module_args(&arguments()).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().module_args(&arguments()).scene();
     for (text, arguments, answer) in [
         (ACQUIRE, vec!["a", "2", "{}"], "ACQUIRED"),
         (HEARTBEAT, vec!["a", "{}"], "HEARTBEAT_UPDATED"),

@@ -97,8 +97,7 @@ fn a_flipped_byte_in_an_rdb_file_is_refused_or_harmless() {
 
 #[test]
 fn a_cut_append_only_file_is_loaded_up_to_the_cut() {
-    let mut server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 9, "{}");
     let digest = server.digest();
     dialog.acquire("pool", "b", 9, "{}");

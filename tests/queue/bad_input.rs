@@ -85,8 +85,7 @@ fn a_malformed_call_queues_nothing() {
 
 #[test]
 fn the_extremes_are_accepted() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool b 1 queue 86400000", queued);
@@ -98,8 +97,7 @@ fn the_extremes_are_accepted() {
 
 #[test]
 fn a_word_that_is_an_option_elsewhere_may_be_a_name() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("QUEUE", "BLOCK", 1, "{}");
     dialog.expect(
         "SEAT.ACQUIRE QUEUE QUEUE 1 QUEUE 60000",
@@ -110,15 +108,13 @@ fn a_word_that_is_an_option_elsewhere_may_be_a_name() {
 
 #[test]
 fn a_queue_at_its_configured_length_takes_nobody_else() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .recording()
         .module_args("max-queue-length 2 max-queue-ms 60000")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.acquire("other", "a", 1, "{}");
-    let reply = dialog.ask("SEAT.ACQUIRE pool t 1 QUEUE 60001");
-    assert!(reply.starts_with("!ERR QUEUE must be"), "{reply}");
+    dialog.begins("SEAT.ACQUIRE pool t 1 QUEUE 60001", "!ERR QUEUE must be");
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -143,8 +139,7 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
         r#"[0, "QUEUED", 1, 1, 2]"#,
     );
 
-    let server = Server::builder().module_args("max-queue-length 0").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("max-queue-length 0").scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 9", FULL);
     dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 9", FULL);
@@ -160,8 +155,7 @@ fn only_joining_is_refused_when_memory_is_full() {
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     let before = Traces::of(&server);
     for options in ["QUEUE 9", "BLOCK 9", "QUEUE 9 BLOCK 9"] {
-        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool b 1 {options}"));
-        assert!(reply.starts_with("!OOM "), "{options}: {reply}");
+        dialog.begins(&format!("SEAT.ACQUIRE pool b 1 {options}"), "!OOM ");
     }
     assert_eq!(dialog.queue("pool"), ["t"]);
     assert_eq!(Traces::of(&server), before);
@@ -172,8 +166,7 @@ fn only_joining_is_refused_when_memory_is_full() {
 
 #[test]
 fn a_poll_keeps_its_place_when_memory_is_full() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);

@@ -6,8 +6,7 @@ const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
 #[test]
 fn the_releaser_does_not_get_it_back() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let script = "redis.call('SEAT.RELEASE', KEYS[1], 'a')
         return redis.call('SEAT.ACQUIRE', KEYS[1], 'a', 1)";
     let cases: [&dyn Fn(&mut Dialog) -> String; 3] = [
@@ -40,8 +39,7 @@ fn the_releaser_does_not_get_it_back() {
 
 #[test]
 fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], 'd', 2)";
     let eval = ["EVAL", script, "1", "pool"];
     dialog.acquire("pool", "a", 1, "{}");
@@ -69,8 +67,7 @@ fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
 
 #[test]
 fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect(
         "SEAT.ACQUIRE pool t 1 QUEUE 60000",
@@ -103,8 +100,7 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
 
 #[test]
 fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     for session in ["a1", "a2", "a3"] {
         dialog.acquire("pool", session, 3, "{}");
     }
@@ -141,8 +137,7 @@ fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
 
 #[test]
 fn blocking_where_the_server_may_not_block_answers_at_once() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
     for (options, reply) in [("BLOCK 0", DENIED), ("QUEUE 60000 BLOCK 0", queued)] {

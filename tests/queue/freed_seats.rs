@@ -189,8 +189,7 @@ fn many_are_granted_a_bounded_number_a_command_and_the_rest_in_order_by_timer() 
 #[test]
 fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
     const WAITERS: usize = 100;
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut clients = many_blocked(&server, WAITERS);
     dialog.expect("MULTI", "+OK");

@@ -4,14 +4,12 @@ use crate::support::{Dialog, Server, Waiter, eventually, total};
 
 #[test]
 fn queue_position_and_info_show_who_waits() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.expect("SEAT.QUEUE pool", "[]");
     dialog.expect("SEAT.POSITION pool b", "nil");
     dialog.expect("SET text x", "+OK");
     for command in ["SEAT.QUEUE text", "SEAT.POSITION text b"] {
-        let reply = dialog.ask(command);
-        assert!(reply.starts_with("!WRONGTYPE"), "{command}: {reply}");
+        dialog.begins(command, "!WRONGTYPE");
     }
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("SEAT.QUEUE pool", "[]");
@@ -63,8 +61,7 @@ fn queue_position_and_info_show_who_waits() {
 
 #[test]
 fn the_totals_count_places_and_what_became_of_them() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let expect = |expected: [u64; 6]| {
         let fields = [
             "queued",
@@ -107,8 +104,7 @@ fn the_totals_count_places_and_what_became_of_them() {
 
 #[test]
 fn a_long_poll_whose_client_goes_leaves_once_when_its_ticket_is_lost() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 300 BLOCK 0");
     drop(waiter);
@@ -155,8 +151,7 @@ fn replies_are_the_same_in_resp3() {
 
 #[test]
 fn a_place_taken_before_the_beginning_of_time_has_been_waiting_for_as_long_as_can_be_told() {
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let join = format!(
         "SEAT.EFFECT pool JOIN old 1 1 {} 1000 4102444800000",
         i64::MIN

@@ -5,8 +5,7 @@ use crate::support::{Dialog, Server, Traces, Waiter, units};
 
 #[test]
 fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("grown", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE grown b 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE grown 2", "1");
@@ -133,8 +132,7 @@ fn waiters_of_different_limits_are_each_held_to_their_own() {
 
 #[test]
 fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
     let joined = r#"[0, "QUEUED", 2, 2, 1]"#;
@@ -187,8 +185,7 @@ fn an_error_does_not_change_the_limit_either() {
         "SEAT.ACQUIRE pool n 2 QUEUE 60000",
         "SEAT.ACQUIRE pool n 2 BLOCK 1",
     ] {
-        let reply = dialog.ask(command);
-        assert!(reply.starts_with("!OOM "), "{command}: {reply}");
+        dialog.begins(command, "!OOM ");
         assert_eq!(Traces::of(&server), before, "{command}");
     }
     dialog.expect("CONFIG SET maxmemory 0", "+OK");
@@ -198,16 +195,14 @@ fn an_error_does_not_change_the_limit_either() {
         "SEAT.ACQUIRE pool n 2 nonsense QUEUE 60000",
         "SEAT.ACQUIRE pool n 2 nonsense BLOCK 1",
     ] {
-        let reply = dialog.ask(command);
-        assert!(reply.starts_with("!ERR metadata"), "{command}: {reply}");
+        dialog.begins(command, "!ERR metadata");
         assert_eq!(Traces::of(&server), before, "{command}");
     }
 }
 
 #[test]
 fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool n 0",

@@ -4,8 +4,7 @@
 use crate::support::{Dialog, Server, Waiter, eventually, now_ms, total};
 
 fn prepared(commands: &[&str]) -> (Server, Dialog) {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     for command in commands {
         let reply = dialog.ask(command);
         assert!(!reply.starts_with('!'), "{command}: {reply}");
@@ -175,8 +174,10 @@ fn no_wait_is_so_long_that_the_server_and_the_module_disagree_on_it() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let now_ms = now_ms();
     for ms in [4_503_599_627_370_497, i64::MAX - now_ms, i64::MAX] {
-        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool b 1 BLOCK {ms}"));
-        assert!(reply.starts_with("!ERR BLOCK must be"), "{reply}");
+        dialog.begins(
+            &format!("SEAT.ACQUIRE pool b 1 BLOCK {ms}"),
+            "!ERR BLOCK must be",
+        );
     }
     let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 4503599627370496");
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);

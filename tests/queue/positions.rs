@@ -7,8 +7,7 @@ const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
 #[test]
 fn a_newer_call_takes_the_place_over() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let command = r#"SEAT.ACQUIRE pool b 1 {"older":1} PX 1000 BLOCK 0"#;
     let mut older = Waiter::of(&server, command);
@@ -38,8 +37,7 @@ fn a_newer_call_takes_the_place_over() {
 
 #[test]
 fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
     dialog.expect(
@@ -53,8 +51,7 @@ fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
 
 #[test]
 fn blocking_while_active_answers_at_once() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     for (options, reply) in [
@@ -119,8 +116,7 @@ fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
 
 #[test]
 fn a_session_with_a_ticket_counts_once_when_it_blocks() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect(
         "SEAT.ACQUIRE pool b 1 QUEUE 60000",

@@ -30,8 +30,7 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
     const MANY: usize = 100_000;
     const ROUNDS: usize = 3;
     const BOUND: Duration = Duration::from_millis(50);
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let mut pauses = Vec::new();
     let mut ends_ms = Vec::new();
     let mut lead_ms = 2000;
@@ -84,11 +83,10 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
 #[test]
 fn a_pool_with_many_lapses_does_not_hold_up_another_in_its_database_or_in_another() {
     const MANY: usize = 20_000;
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .recording()
         .module_args("allow-effects yes")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     let deadline_ms = dialog.now_ms() + 3000;
     let [seconds, later_ms] = [deadline_ms / 1000, deadline_ms + 5];
     for (database, pool) in [(0, "beside"), (1, "apart")] {
@@ -119,8 +117,7 @@ fn a_pool_with_many_lapses_does_not_hold_up_another_in_its_database_or_in_anothe
 #[test]
 fn a_lease_costs_little_memory_and_gives_it_back() {
     const MANY: usize = 200_000;
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let metadata = format!(r#"{{"machine":"{}"}}"#, "m".repeat(136));
     let used = || -> usize { server.info("memory")["used_memory"].parse().expect("bytes") };
     let mut acquire = |key: &str, lease: &str| {

@@ -10,8 +10,7 @@ use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim
 /// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that many lapses.
 #[track_caller]
 fn lapses_after(steps: &[&str], seats: u64) {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let replies = dialog.at_once(steps);
     let refused = replies.iter().find(|reply| reply.starts_with('!'));
     assert_eq!(refused, None, "{steps:?}");
@@ -73,8 +72,7 @@ fn after_swapdb_of_a_database_with_itself() {
 fn after_restore() {
     let restore = "return redis.call('RESTORE',KEYS[2],0,redis.call('DUMP',KEYS[1]),'REPLACE')";
     for steps in [&["DEL pool"][..], &["SEAT.ACQUIRE pool b 9"], &[]] {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         dialog.ask("MULTI");
         dialog.ask("SEAT.ACQUIRE other b 9 EX 3600");
         dialog.ask(ACQUIRE);
@@ -99,8 +97,7 @@ fn after_the_key_was_deleted_and_made_anew() {
         "SET pool x",
         "PEXPIRE pool 0",
     ] {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         dialog.at_once(&["SEAT.ACQUIRE pool a 9 PX 10", deletion]);
         // The old pool's deadline comes up while a pool whose leases are longer has the name.
         dialog.at_once(&[
@@ -115,8 +112,7 @@ fn after_the_key_was_deleted_and_made_anew() {
 
 #[test]
 fn while_another_type_has_the_name() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.at_once(&[ACQUIRE, "RENAME pool other", "SET pool x"]);
     wait_for_reclaim(&server, 1);
     dialog.expect("GET pool", r#""x""#);
@@ -143,8 +139,7 @@ fn in_every_database() {
 fn on_a_key_that_expires_itself() {
     lapses_after(&[ACQUIRE, "EXPIRE pool 1000"], 1);
     // The key goes before the lease does: nothing is left to reclaim, and nothing breaks.
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.at_once(&[
         "SEAT.ACQUIRE pool a 9 PX 30",
         "PEXPIRE pool 5",
@@ -157,8 +152,7 @@ fn on_a_key_that_expires_itself() {
 #[test]
 fn after_a_reload() {
     for attempt in 1.. {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 300",
             "SELECT 3",
@@ -183,8 +177,7 @@ fn after_loading_an_rdb_or_an_aof() {
         Server::builder().recording(),
         Server::builder().config("appendonly yes"),
     ] {
-        let mut server = builder.start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = builder.scene();
         // The pause keeps this process from reclaiming them.
         dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 1",
@@ -273,11 +266,10 @@ fn keys(dialog: &mut Dialog) -> i64 {
 /// The pools of the previous test must not have waited for something else to wake them.
 #[test]
 fn what_is_moved_is_not_late() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .config("hz 1")
         .config("dynamic-hz no")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     let mut late_ms = Vec::new();
     let mut events = super::listener(&server, "__keyevent@*__:seat.expired");
     for moving in [

@@ -34,12 +34,11 @@ fn crash_again_and_again(preamble: &str) {
     let seed = workload::seed();
     let context = format!("SEAT_TEST_SEED={seed}, {preamble}");
     let mut random = Rng::with_seed(seed);
-    let mut server = Server::builder()
+    let (mut server, mut dialog) = Server::builder()
         .recording()
         .config(preamble)
         .config(BALLAST_DELAY)
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     for n in 0..BALLAST {
         dialog.expect(&format!("SET ballast-{n} x"), "+OK");
     }
@@ -137,8 +136,7 @@ impl Moments<'_> {
 fn a_log_that_ends_anywhere_gives_the_pools_of_one_moment() {
     let seed = workload::seed();
     let mut random = Rng::with_seed(seed);
-    let mut server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = Server::builder().recording().scene();
     let log = server.aof_files().pop().expect("a log");
     let mut moments = Moments {
         server: &server,

@@ -33,8 +33,7 @@ fn a_full_replica_follows_unless_6_2_is_told_to_heed_its_own_limit() {
 
 #[test]
 fn only_6_2_frames_each_effect_and_passes_on_a_script_that_changed_nothing() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     let one = replicated(&server, || dialog.acquire("pool", "a", 1, "{}"));
     let nothing = replicated(&server, || {
         let script = "return redis.call('SEAT.ACQUIRE', 'pool', 'b', '1')";
@@ -55,8 +54,7 @@ fn only_6_2_frames_each_effect_and_passes_on_a_script_that_changed_nothing() {
 
 #[test]
 fn up_to_7_2_unblocking_by_error_in_the_turn_of_the_grant_sends_two_replies() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let unblock = format!("CLIENT UNBLOCK {} ERROR", waiter.id());
@@ -162,8 +160,7 @@ fn up_to_6_2_wait_after_a_grant_by_block_needs_a_command_before_it() {
 
 #[test]
 fn another_type_that_comes_to_a_missing_name_is_told_when_the_wait_ends() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     // A limit of none lets nobody in, so the name stays missing.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE missing b 0 BLOCK 400");
     dialog.expect("SET missing x", "+OK");
@@ -178,8 +175,7 @@ fn another_type_that_comes_to_a_missing_name_is_told_when_the_wait_ends() {
 
 #[test]
 fn a_key_whose_time_is_over_before_a_reload_goes_without_a_del() {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("SET text x", "+OK");

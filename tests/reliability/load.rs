@@ -271,11 +271,10 @@ fn a_waiter_that_is_cut_off_by_its_unread_output_leaves_no_seat_taken() {
 
 #[test]
 fn half_a_command_is_no_command_wherever_it_is_cut() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .recording()
         .config("appendfsync no")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("pool", "a", 9, "{}");
     let commands: [&[&str]; 3] = [
         &[

@@ -30,8 +30,7 @@ fn nobody_does_anything_without_a_login_where_the_default_user_is_off() {
         "SEAT.COUNT pool",
         "SEAT.EFFECT pool FREE released a",
     ] {
-        let reply = stranger.ask(command);
-        assert!(reply.starts_with("!NOAUTH"), "{command}: {reply}");
+        stranger.begins(command, "!NOAUTH");
     }
     worker.expect("SEAT.COUNT pool", "1");
     worker.expect("ACL SETUSER default on nopass ~* +@all", "+OK");
@@ -68,8 +67,7 @@ fn up_to_7_0_rights_by_category_leave_the_modules_commands_out() {
         "SEAT.CLEANUP pool",
         "SEAT.RESIZE pool 1",
     ] {
-        let reply = worker.ask(command);
-        assert!(reply.starts_with("!NOPERM"), "{command}: {reply}");
+        worker.begins(command, "!NOPERM");
     }
     user(&mut admin, "~* -@all +auth +seat.count +seat.info");
     login(&server).expect("SEAT.COUNT pool", "1");
@@ -117,8 +115,7 @@ fn a_client_without_the_right_joins_no_queue_and_is_not_counted() {
     admin.acquire("pool", "a", 1, "{}");
     user(&mut admin, "~other -@all +seat.acquire +auth");
     let mut worker = login(&server);
-    let reply = worker.ask("SEAT.ACQUIRE pool b 1 BLOCK 0");
-    assert!(reply.starts_with("!NOPERM"), "{reply}");
+    worker.begins("SEAT.ACQUIRE pool b 1 BLOCK 0", "!NOPERM");
     admin.expect("SEAT.QUEUE pool", "[]");
     assert_eq!(total(&server, "seat_denied"), 0);
     assert_eq!(total(&server, "seat_queued"), 0);
@@ -152,8 +149,7 @@ fn rights_are_asked_for_when_a_client_joins_and_not_again_when_it_is_granted() {
     admin.expect("ACL SETUSER worker -seat.acquire", "+OK");
     admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
     worker.hears(r#"[1, "ACQUIRED", 1, 1]"#);
-    let reply = worker.ask("SEAT.ACQUIRE pool b 1");
-    assert!(reply.starts_with("!NOPERM"), "{reply}");
+    worker.begins("SEAT.ACQUIRE pool b 1", "!NOPERM");
 }
 
 #[test]
@@ -205,12 +201,11 @@ fn what_is_refused_is_in_the_acl_log_with_the_command_and_the_key() {
 
 #[test]
 fn the_log_holds_no_metadata_however_they_came_and_were_refused() {
-    let mut server = Server::builder()
+    let (mut server, mut dialog) = Server::builder()
         .config("loglevel debug")
         .module_args("allow-effects yes script-keys yes")
         .recording()
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("pool", "a", 9, r#"{"token":"s3cret"}"#);
     for refused in [
         r#"SEAT.ACQUIRE pool b 9 {"token":"s3cret""#,
@@ -219,14 +214,12 @@ fn the_log_holds_no_metadata_however_they_came_and_were_refused() {
         r#"SEAT.EFFECT pool BEAT nobody "1 1 0 0" s3cret"#,
         "SEAT.HEARTBEAT pool a {} s3cret",
     ] {
-        let reply = dialog.ask(refused);
-        assert!(reply.starts_with("!ERR "), "{refused}: {reply}");
+        dialog.begins(refused, "!ERR ");
     }
     // That of an invalid entry of the legacy keys.
     dialog.expect("SADD license:pool:active_sessions c", "1");
     dialog.expect("HSET license:pool:session_metadata c s3cret", "1");
-    let reply = dialog.ask("SEAT.HEARTBEAT pool c");
-    assert!(reply.starts_with("!ERR "), "{reply}");
+    dialog.begins("SEAT.HEARTBEAT pool c", "!ERR ");
     dialog.expect("DEL license:pool:active_sessions", "1");
     // A payload that is no pool.
     dialog.expect("CONFIG SET rdbcompression no", "+OK");

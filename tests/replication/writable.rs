@@ -80,8 +80,7 @@ fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
         server.shutdown();
         server.port()
     };
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let killed = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", killed.id());

@@ -43,8 +43,7 @@ fn with_scripts_off(others: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_defaults() {
-    let server = Server::builder().shipped_grace().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().shipped_grace().scene();
     let defaults = with_scripts_off(&[
         "seat.allow-effects no",
         "seat.lease-grace 30000",
@@ -67,11 +66,9 @@ fn the_defaults() {
 
 #[test]
 fn settings_change_at_run_time() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     if !has_settings(&server) {
-        let reply = dialog.ask("CONFIG SET seat.max-session-bytes 3");
-        assert!(reply.starts_with("!ERR"), "{reply}");
+        dialog.begins("CONFIG SET seat.max-session-bytes 3", "!ERR");
         return;
     }
     dialog.acquire("pool", "abcd", 100, "{}");
@@ -89,8 +86,7 @@ fn settings_change_at_run_time() {
     dialog.expect("CONFIG SET seat.allow-effects yes", "+OK");
     dialog.expect("SEAT.EFFECT pool FREE released a", "1");
     dialog.expect("CONFIG SET seat.allow-effects no", "+OK");
-    let reply = dialog.ask("SEAT.EFFECT pool FREE released abc");
-    assert!(reply.starts_with("!ERR"), "{reply}");
+    dialog.begins("SEAT.EFFECT pool FREE released abc", "!ERR");
     assert_eq!(
         settings(&mut dialog),
         with_scripts_off(&[
@@ -112,19 +108,17 @@ fn settings_change_at_run_time() {
         "seat.nonsense 1",
     ] {
         let before = settings(&mut dialog);
-        let reply = dialog.ask(&format!("CONFIG SET {bad}"));
-        assert!(reply.starts_with("!ERR"), "{bad}: {reply}");
+        dialog.begins(&format!("CONFIG SET {bad}"), "!ERR");
         assert_eq!(settings(&mut dialog), before, "{bad}");
     }
 }
 
 #[test]
 fn what_was_stored_under_wider_limits_is_loaded_under_narrower_ones() {
-    let mut server = Server::builder()
+    let (mut server, mut dialog) = Server::builder()
         .config("save 3600 1")
         .module_args("max-session-bytes 1000 max-metadata-bytes 1000")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     let id = "x".repeat(1000);
     dialog.acquire("pool", &id, 9, &format!(r#"{{"k":"{}"}}"#, "y".repeat(900)));
     let digest = server.digest();
@@ -150,10 +144,9 @@ fn what_was_stored_under_wider_limits_is_loaded_under_narrower_ones() {
 
 #[test]
 fn the_arguments_of_loadmodule_are_the_settings() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .module_args("max-session-bytes 3 MAX-METADATA-BYTES 8 allow-effects YES")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     assert!(dialog.ask(ABC).contains("ACQUIRED"));
     dialog.expect(ABCD, TOO_LONG);
     dialog.expect(
@@ -332,11 +325,9 @@ fn the_log_names_the_lists_of_scripts_that_are_missing() {
 
 #[test]
 fn a_change_that_leaves_a_list_of_scripts_empty_is_warned_of() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     if !has_settings(&server) {
-        let reply = dialog.ask("CONFIG SET seat.acquire-sha x");
-        assert!(reply.starts_with("!ERR"), "{reply}");
+        dialog.begins("CONFIG SET seat.acquire-sha x", "!ERR");
         return;
     }
     let sha = |digit: &str| digit.repeat(40);
@@ -377,11 +368,9 @@ fn the_module_cannot_be_taken_away_or_loaded_twice() {
     if Server::start().version() >= (7, 0, 0) {
         builder = builder.config("enable-module-command yes");
     }
-    let server = builder.start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = builder.scene();
     dialog.acquire("pool", "a", 9, "{}");
-    let reply = dialog.ask("MODULE UNLOAD seat");
-    assert!(reply.starts_with("!ERR"), "{reply}");
+    dialog.begins("MODULE UNLOAD seat", "!ERR");
     let listed = server.log();
     let path = listed
         .split("loaded from ")

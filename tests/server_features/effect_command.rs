@@ -10,8 +10,7 @@ const WELL_FORMED: [&str; 4] = [
 ];
 
 fn prepared(arguments: &str) -> (Server, Dialog) {
-    let server = Server::builder().recording().module_args(arguments).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().module_args(arguments).scene();
     dialog.acquire("pool", "a", 9, "{}");
     dialog.acquire("pool", "b", 9, "{}");
     (server, dialog)
@@ -90,8 +89,7 @@ fn malformed_effects_are_refused_and_change_nothing() {
         for key in ["pool", "missing"] {
             let command = format!("SEAT.EFFECT {key} {fields}");
             let before = Traces::of(&server);
-            let reply = dialog.ask(&command);
-            assert!(reply.starts_with("!ERR "), "{command}: {reply}");
+            dialog.begins(&command, "!ERR ");
             assert_eq!(Traces::of(&server), before, "{command}");
         }
     }
@@ -143,8 +141,7 @@ fn malformed_effects_are_refused_and_change_nothing() {
         assert_eq!(Traces::of(&server), before);
     }
     for command in ["SEAT.EFFECT", "SEAT.EFFECT pool", "SEAT.EFFECT pool FREE"] {
-        let reply = dialog.ask(command);
-        assert!(reply.starts_with("!ERR "), "{command}: {reply}");
+        dialog.begins(command, "!ERR ");
     }
     dialog.expect("SET text x", "+OK");
     for fields in [
@@ -152,8 +149,7 @@ fn malformed_effects_are_refused_and_change_nothing() {
         "BEAT a 1 1 0 0",
         "FREE released a",
     ] {
-        let reply = dialog.ask(&format!("SEAT.EFFECT text {fields}"));
-        assert!(reply.starts_with("!WRONGTYPE"), "{fields}: {reply}");
+        dialog.begins(&format!("SEAT.EFFECT text {fields}"), "!WRONGTYPE");
     }
 }
 

@@ -4,8 +4,7 @@ use crate::support::{Dialog, Server, Waiter, eventually, total, totals};
 
 #[test]
 fn the_totals_count_what_happened() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     let names: Vec<_> = totals(&server)
         .into_iter()
         .map(|(name, value)| {
@@ -120,12 +119,10 @@ fn the_totals_are_a_section_of_info_everything() {
 #[test]
 fn the_seats_that_were_granted_and_not_freed_are_those_in_use_though_a_client_was_gone_before_its_grant()
  {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 3, "{}");
     dialog.acquire("pool", "b", 3, "{}");
-    let reply = dialog.ask("SEAT.ACQUIRE pool c 3 PX 1");
-    assert!(reply.starts_with(r#"[1, "ACQUIRED""#), "{reply}");
+    dialog.begins("SEAT.ACQUIRE pool c 3 PX 1", r#"[1, "ACQUIRED""#);
     eventually("the lease has lapsed", || {
         total(&server, "seat_expired") == 1
     });

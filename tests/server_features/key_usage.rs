@@ -71,8 +71,7 @@ fn are_idle(dialog: &mut Dialog, seconds: i64) {
 
 #[test]
 fn a_restored_key_is_idle_for_as_long_as_restore_says() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     fill(&mut dialog);
     restore(&mut dialog, ["IDLETIME", "5000"]);
     are_idle(&mut dialog, 5000);
@@ -80,8 +79,7 @@ fn a_restored_key_is_idle_for_as_long_as_restore_says() {
 
 #[test]
 fn a_restored_key_is_used_as_often_as_restore_says() {
-    let server = counting().start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = counting().scene();
     fill(&mut dialog);
     restore(&mut dialog, ["FREQ", "77"]);
     for key in KINDS {
@@ -91,10 +89,9 @@ fn a_restored_key_is_used_as_often_as_restore_says() {
 
 #[test]
 fn a_loaded_key_is_idle_for_as_long_as_it_was() {
-    let mut server = Server::builder()
+    let (mut server, mut dialog) = Server::builder()
         .config("maxmemory-policy allkeys-lru")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     fill(&mut dialog);
     restore(&mut dialog, ["IDLETIME", "5000"]);
     dialog.expect("DEBUG RELOAD", "+OK");
@@ -107,8 +104,7 @@ fn a_loaded_key_is_idle_for_as_long_as_it_was() {
 #[test]
 fn keys_that_move_are_used_as_on_a_server_without_the_module() {
     let seen = [counting(), counting().plain()].map(|builder| {
-        let server = builder.start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = builder.scene();
         let mut seen = Vec::new();
         dialog.expect("SADD a x", "1");
         dialog.expect("COPY a b", "1");
@@ -128,8 +124,7 @@ fn keys_that_move_are_used_as_on_a_server_without_the_module() {
 
 #[test]
 fn a_pool_that_moves_is_used_as_often_as_another_key() {
-    let server = counting().start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = counting().scene();
     fill(&mut dialog);
     let seen = ["set", "pool"].map(|key| {
         dialog.expect(&format!("COPY {key} {key}1"), "1");
@@ -153,8 +148,7 @@ fn lookups_are_those_of_a_server_without_the_module() {
         Server::builder().plain(),
     ];
     let seen = builders.map(|builder| {
-        let mut server = builder.start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = builder.scene();
         for n in 0..200 {
             dialog.expect(&format!("SET text{n} x"), "+OK");
         }
@@ -192,11 +186,10 @@ fn under_allkeys_lru_the_hot_keys_stay_after_a_restart() {
     const COLD: usize = 900;
     const HOT: usize = 300;
     const LENGTH: usize = 1000;
-    let mut server = Server::builder()
+    let (mut server, mut dialog) = Server::builder()
         .config("maxmemory-policy allkeys-lru")
         .config("maxmemory-samples 64")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     let text = "x".repeat(LENGTH);
     dialog.expect(&format!("SET cold0 {text}"), "+OK");
     let dump = dialog.bytes(&["DUMP", "cold0"]);
@@ -234,8 +227,7 @@ fn under_allkeys_lru_the_hot_keys_stay_after_a_restart() {
 
 #[test]
 fn each_command_of_a_client_is_a_use_of_its_pool() {
-    let server = counting().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = counting().scene();
     dialog.acquire("pool", "z", 9, "{}");
     for row in table::readers().filter(|row| row.kind == Kind::Read) {
         let command = row.call;
@@ -291,8 +283,7 @@ fn to_ask_whether_this_node_has_the_slot_is_no_use_of_the_pool() {
 
 #[test]
 fn keys_of_the_scripts_that_stay_are_used_once_for_all_that_look() {
-    let server = counting().module_args("script-keys yes").start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = counting().module_args("script-keys yes").scene();
     let name = "license:acme:active_sessions";
     // No pool can hold a session without a name, so the key stays.
     assert_eq!(dialog.ask_args(&["SADD", name, ""]), "1");
@@ -317,10 +308,9 @@ fn keys_of_the_scripts_that_stay_are_used_once_for_all_that_look() {
 
 #[test]
 fn a_reader_of_the_scripts_keys_uses_the_pool_and_misses_nothing() {
-    let server = counting()
+    let (server, mut dialog) = counting()
         .module_args("script-keys yes script-view yes")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("acme", "a", 9, "{}");
     for reader in [
         "SISMEMBER license:acme:active_sessions a",

@@ -5,8 +5,7 @@ use crate::support::{Dialog, Server, Traces};
 const OOM: &str = "!OOM command not allowed when used memory > 'maxmemory'.";
 
 fn prepared() -> (Server, Dialog) {
-    let server = Server::builder().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().recording().scene();
     for session in ["a", "b", "c", "d"] {
         dialog.acquire("pool", session, 9, "{}");
     }
@@ -287,16 +286,17 @@ fn fill_cache(server: &Server, dialog: &mut Dialog) {
 
 #[test]
 fn while_eviction_makes_room_no_call_is_refused_that_a_set_in_its_place_would_not_be() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .config("maxmemory-policy allkeys-lru")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     fill_cache(&server, &mut dialog);
     let value = "x".repeat(10_000);
     for round in 0..1000 {
         dialog.expect(&format!("SET set-{round} {value}"), "+OK");
-        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool-{round} a 9 {{}}"));
-        assert!(reply.starts_with(r#"[1, "ACQUIRED""#), "{round}: {reply}");
+        dialog.begins(
+            &format!("SEAT.ACQUIRE pool-{round} a 9 {{}}"),
+            r#"[1, "ACQUIRED""#,
+        );
     }
     // In a transaction the server looks once, before it; what its first command takes is evicted for later.
     for command in [
@@ -316,10 +316,9 @@ fn while_eviction_makes_room_no_call_is_refused_that_a_set_in_its_place_would_no
 
 #[test]
 fn a_policy_that_finds_nothing_to_evict_refuses_as_noeviction_does() {
-    let server = Server::builder()
+    let (server, mut dialog) = Server::builder()
         .config("maxmemory-policy volatile-lru")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     dialog.acquire("pool", "a", 1, "{}");
     fill_memory(&server);
     for command in [

@@ -1,11 +1,10 @@
 //! The commands inside MULTI and scripts.
 
-use crate::support::{Dialog, Server};
+use crate::support::Server;
 
 #[test]
 fn a_transaction_answers_each_of_its_commands() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("MULTI", "+OK");
     let steps = [
         ("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#),
@@ -35,8 +34,7 @@ fn a_transaction_answers_each_of_its_commands() {
 
 #[test]
 fn a_discarded_transaction_leaves_no_seat_taken() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.expect("MULTI", "+OK");
     dialog.expect("SEAT.ACQUIRE pool a 1 {}", "+QUEUED");
     dialog.expect("DISCARD", "+OK");
@@ -50,8 +48,7 @@ fn a_discarded_transaction_leaves_no_seat_taken() {
 
 #[test]
 fn scripts_see_the_same_replies() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     let script = "local got = {}
         for _, id in ipairs(ARGV) do got[#got + 1] = redis.call('SEAT.ACQUIRE', KEYS[1], id, 2) end
         got[#got + 1] = redis.call('SEAT.GET', KEYS[1], 'nobody')
@@ -76,8 +73,7 @@ fn scripts_see_the_same_replies() {
 
 #[test]
 fn a_read_only_script_reads_and_no_more() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let count = [
         "EVAL_RO",

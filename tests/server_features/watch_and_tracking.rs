@@ -31,8 +31,7 @@ const CHANGING: [&str; 6] = [
 ];
 
 fn prepared() -> (Server, Dialog) {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 9, "{}");
     dialog.acquire("pool", "b", 9, "{}");
     (server, dialog)
@@ -160,8 +159,7 @@ const SHOWING_THE_QUEUE: [&str; 3] = ["SEAT.QUEUE pool", "SEAT.INFO pool", "SEAT
 
 /// A pool whose two seats are taken.
 fn full() -> (Server, Dialog) {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
     (server, dialog)

@@ -4,10 +4,28 @@
 //! `{k: v}` a RESP3 map, `nil` RESP2's null and `null` RESP3's.
 
 use super::stream::escaped;
-use super::{Server, Wire, eventually};
+use super::{Builder, Server, Wire, eventually};
 
 /// One connection.
 pub struct Dialog(Wire);
+
+impl Builder {
+    /// Starts the server, and a conversation with it.
+    #[track_caller]
+    pub fn scene(self) -> (Server, Dialog) {
+        let server = self.start();
+        let dialog = Dialog::with(&server);
+        (server, dialog)
+    }
+}
+
+impl Server {
+    /// As [`Builder::scene`], with all at its defaults.
+    #[track_caller]
+    pub fn scene() -> (Server, Dialog) {
+        Self::builder().scene()
+    }
+}
 
 impl Dialog {
     #[track_caller]
@@ -113,6 +131,13 @@ impl Dialog {
     #[track_caller]
     pub fn expect(&mut self, command: &str, reply: &str) {
         assert_eq!(self.ask(command), reply, "{command}");
+    }
+
+    /// A command whose answer must begin so, as an error's does whatever the rest of its words.
+    #[track_caller]
+    pub fn begins(&mut self, command: &str, start: &str) {
+        let reply = self.ask(command);
+        assert!(reply.starts_with(start), "{command}: {reply}");
     }
 
     /// A command that must grant a seat.

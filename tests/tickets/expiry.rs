@@ -67,8 +67,7 @@ fn its_seat_is_kept_for_the_ticket_behind_it() {
 
 #[test]
 fn a_ticket_is_lost_for_every_command_from_its_deadline_on() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let second = r#"[0, "QUEUED", 1, 1, 2]"#;
     dialog.expect("MULTI", "+OK");
@@ -119,8 +118,7 @@ fn polls_put_the_loss_off() {
 
 #[test]
 fn many_are_lost_in_one_instant_and_the_last_takes_the_pool_along() {
-    let server = Server::start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::scene();
     dialog.expect("SELECT 4", "+OK");
     for n in 0..1000 {
         dialog.send(&format!("SEAT.ACQUIRE pool t{n} 0 QUEUE 300"));
