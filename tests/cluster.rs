@@ -54,7 +54,7 @@ fn those_who_wait_at_a_slot_that_is_taken_away_are_sent_away() {
 }
 
 #[test]
-fn those_who_wait_at_a_key_without_a_tag_stay_when_all_other_slots_go() {
+fn waiters_stay_when_all_other_slots_go() {
     let server = alone();
     let mut dialog = Dialog::with(&server);
     for key in ["pool", "a}b", "{}x}", ""] {
@@ -106,7 +106,7 @@ fn begins_to_move(here: &Server, there: &Server) -> i64 {
 }
 
 #[test]
-fn those_who_wait_at_a_key_that_migrates_are_sent_away_and_granted_where_it_went() {
+fn waiters_of_a_migrating_key_are_granted_where_it_went() {
     let (here, there) = two_nodes();
     let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
     dialog.acquire("pool", "a", 1, "{}");
@@ -170,7 +170,7 @@ fn a_wait_that_ends_as_its_pool_leaves_is_no_denial() {
 
 /// The end of the killed client is dealt with after its pool has gone to the other node.
 #[test]
-fn a_seat_that_migrates_before_it_is_taken_back_lets_nobody_in_on_the_node_it_left() {
+fn a_seat_that_migrates_lets_nobody_in_on_the_node_it_left() {
     let (here, there) = two_nodes();
     let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
     dialog.acquire("pool", "a", 1, "{}");

@@ -97,7 +97,7 @@ fn effect(
 }
 
 #[test]
-fn the_stream_says_when_a_lease_ends_and_not_how_it_was_asked_for() {
+fn the_stream_has_deadlines_and_not_the_options() {
     let (server, mut dialog) = Server::builder().recording().scene();
     for (line, kind, length) in [
         (r#"SEAT.ACQUIRE pool a 9 {"m":1} EX 60"#, "GRANT", "60000"),

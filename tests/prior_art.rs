@@ -44,7 +44,7 @@ fn case_1_a_release_after_the_lapse_frees_nothing_more() {
 
 /// Case 2, swarthy/redis-semaphore 175: a refresh after another holder came and went took the permit back.
 #[test]
-fn case_2_a_heartbeat_after_somebody_else_came_and_went_holds_nothing() {
+fn case_2_a_heartbeat_after_another_came_and_went_fails() {
     after_a_lapse(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[

@@ -310,7 +310,7 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
 
 /// A hint for a lease that ended early, and hints in two databases for one name, are forgotten with their pools.
 #[test]
-fn nothing_is_kept_of_deleted_pools_whose_leases_ended_early_or_whose_name_is_in_two_databases() {
+fn nothing_is_kept_of_deleted_pools_with_leases() {
     const POOLS: u64 = 20_000;
     let (server, mut dialog) = Server::scene();
     let used = |dialog: &mut Dialog| -> i64 {

@@ -80,7 +80,7 @@ fn each_poll_replicates_the_ticket_that_it_leaves() {
 }
 
 #[test]
-fn a_freed_seat_is_kept_and_the_poll_that_takes_it_brings_the_metadata() {
+fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 2, "{}");

@@ -111,7 +111,7 @@ fn a_subscribed_client_that_cannot_block_is_answered_at_once() {
 }
 
 #[test]
-fn a_waiter_that_is_subscribed_hears_both_its_messages_and_its_seat() {
+fn a_subscribed_waiter_hears_its_messages_and_its_seat() {
     let (server, mut dialog, subscribed) = with_a_subscribed_client();
     if lets_no_subscribed_client_be_blocked(&server) {
         // What holds there is in `a_subscribed_client_that_cannot_block_is_answered_at_once`.
@@ -139,7 +139,7 @@ fn a_waiter_that_is_subscribed_hears_both_its_messages_and_its_seat() {
 }
 
 #[test]
-fn a_waiter_that_wants_no_replies_is_granted_its_seat_all_the_same() {
+fn a_waiter_that_wants_no_replies_is_granted_its_seat() {
     for mode in ["OFF", "SKIP"] {
         let (server, mut dialog) = full_pool(Server::builder());
         let mut silent = Dialog::with(&server);
@@ -291,7 +291,7 @@ fn the_releaser_does_not_get_past_those_who_wait() {
 }
 
 #[test]
-fn those_who_wait_in_many_databases_and_at_many_names_do_not_meet() {
+fn waiters_of_many_databases_and_names_do_not_meet() {
     const NAMES: [&str; 4] = ["pool", "POOL", "{pool}", "pool\u{e9}"];
     let (server, mut dialog) = Server::scene();
     let mut waiters = Vec::new();

@@ -111,7 +111,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn ten_thousand_wait_in_their_order_and_waking_one_costs_what_it_costs_with_ten() {
+fn ten_thousand_wait_in_order_and_waking_one_is_cheap() {
     let server = server();
     let mut dialog = Dialog::with(&server);
     let mut few = Crowd::gather(&server, "few", 10);

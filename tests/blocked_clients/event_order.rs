@@ -7,7 +7,7 @@ const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
 #[test]
-fn a_newer_call_takes_the_place_over_and_the_death_of_the_older_removes_nothing() {
+fn the_death_of_a_call_that_was_replaced_removes_nothing() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [mut older, _second] = two_waiters(&server);
     let mut newer = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -24,7 +24,7 @@ fn a_newer_call_takes_the_place_over_and_the_death_of_the_older_removes_nothing(
 }
 
 #[test]
-fn a_place_that_was_taken_over_and_killed_in_one_unit_is_the_newer_clients() {
+fn a_queue_entry_replaced_and_killed_at_once_is_the_newer_ones() {
     let (server, mut dialog) = full_pool(Server::builder());
     let older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", older.id());
@@ -61,7 +61,7 @@ fn a_session_that_is_taken_out_of_the_queue_hears_so() {
 }
 
 #[test]
-fn two_connections_of_one_session_that_is_released_and_revoked_leave_nothing() {
+fn two_connections_of_a_revoked_session_leave_nothing() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     let mut newer = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -77,7 +77,7 @@ fn two_connections_of_one_session_that_is_released_and_revoked_leave_nothing() {
 }
 
 #[test]
-fn a_session_that_gets_its_seat_on_another_connection_ends_its_wait() {
+fn a_seat_granted_on_another_connection_ends_the_wait() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [mut first, mut second] = two_waiters(&server);
     dialog.expect("SEAT.ACQUIRE pool b 2", r#"[1, "ACQUIRED", 2, 2]"#);
@@ -98,7 +98,7 @@ fn a_session_that_gets_its_seat_on_another_connection_ends_its_wait() {
 }
 
 #[test]
-fn a_key_that_is_overwritten_and_deleted_again_serves_those_who_wait_by_what_is_there_in_the_end() {
+fn an_overwritten_and_deleted_key_serves_by_what_is_left() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [mut first, mut second] = two_waiters(&server);
     dialog.transaction(&["SET pool x", "DEL pool"]);
@@ -116,7 +116,7 @@ fn a_key_that_is_overwritten_and_deleted_again_serves_those_who_wait_by_what_is_
 }
 
 #[test]
-fn a_wait_for_a_limit_of_none_lasts_until_resize_states_a_higher_one() {
+fn a_wait_under_limit_zero_lasts_until_resize_states_more() {
     for wait in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
         let (server, mut dialog) = Server::scene();
         let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
@@ -145,7 +145,7 @@ fn a_wait_for_a_limit_of_none_that_ends_holds_nobody_up() {
 }
 
 #[test]
-fn whoever_waits_under_a_limit_of_none_is_served_when_the_last_holder_takes_the_pool_along() {
+fn a_waiter_under_limit_zero_is_served_when_the_pool_is_gone() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let _hopeless = Waiter::of(&server, "SEAT.ACQUIRE pool c 0 BLOCK 0");
@@ -172,7 +172,7 @@ fn a_limit_lowered_and_raised_again_grants_in_order() {
 }
 
 #[test]
-fn a_client_that_waits_again_and_again_in_all_ways_is_where_it_last_stood() {
+fn a_client_that_waits_again_is_where_it_last_stood() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut waiter = Dialog::with(&server);
     waiter.expect(

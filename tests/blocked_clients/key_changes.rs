@@ -109,7 +109,7 @@ fn migrate(there: &Server, options: &str) -> String {
 }
 
 #[test]
-fn a_pool_that_migrates_takes_no_seat_twice_and_sends_waiters_away() {
+fn a_migrating_pool_grants_nothing_and_sends_waiters_away() {
     for options in [
         "pool 0 5000",
         "\"\" 0 5000 KEYS text pool",
@@ -185,7 +185,7 @@ fn a_copy_that_goes_elsewhere_is_no_departure() {
 }
 
 #[test]
-fn a_pool_that_somebody_makes_after_it_migrated_serves_those_who_wait() {
+fn a_new_pool_after_a_migration_serves_those_who_wait() {
     let (here, mut dialog, mut waiters, there, _) = two_servers();
     let migrate = migrate(&there, "pool 0 5000");
     let replies = dialog.transaction(&[&migrate, "SEAT.ACQUIRE pool e 9"]);
@@ -226,7 +226,7 @@ fn a_wait_that_ends_as_its_pool_migrates_is_no_denial() {
 }
 
 #[test]
-fn each_waiter_at_a_missing_key_states_the_limit_when_its_turn_comes() {
+fn each_waiter_at_a_missing_key_states_its_own_limit() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut first = Waiter::of(&server, r#"SEAT.ACQUIRE pool b 1 {"k":1} PX 60000 BLOCK 0"#);
     let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
@@ -321,7 +321,7 @@ fn those_at_a_name_that_a_full_pool_takes_wait_on() {
 }
 
 #[test]
-fn a_waiter_whose_session_holds_a_seat_in_the_pool_that_arrived_is_told_so_and_has_its_lease() {
+fn a_waiter_who_holds_a_seat_in_an_arrived_pool_gets_its_lease() {
     for how in ARRIVALS {
         let (server, mut dialog) = full_pool_of_three(Server::builder().recording());
         let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 3 {} EX 60 BLOCK 0");
@@ -342,8 +342,7 @@ fn a_waiter_whose_session_holds_a_seat_in_the_pool_that_arrived_is_told_so_and_h
 }
 
 #[test]
-fn waiters_who_hold_seats_in_the_pool_that_arrived_are_all_told_however_many_and_whoever_looked_first()
- {
+fn all_waiters_who_hold_seats_in_an_arrived_pool_are_told() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut holders: Vec<Waiter> = (0..150)
         .map(|n| {
@@ -361,7 +360,7 @@ fn waiters_who_hold_seats_in_the_pool_that_arrived_are_all_told_however_many_and
 }
 
 #[test]
-fn a_wait_that_ends_before_the_timer_has_looked_is_not_denied_a_seat_that_its_session_holds() {
+fn a_wait_that_ends_before_the_timer_tells_of_a_held_seat() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
     dialog.acquire("other", "b", 1, "{}");
@@ -388,7 +387,7 @@ fn a_waiter_whose_session_holds_a_seat_only_amid_a_load_waits_on() {
 }
 
 #[test]
-fn tickets_go_with_their_pool_and_blocked_clients_stay_with_the_name() {
+fn tickets_go_with_the_pool_and_blocked_clients_with_the_name() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     dialog.expect(

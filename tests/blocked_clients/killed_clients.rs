@@ -4,7 +4,7 @@ use super::{full_pool, two_waiters};
 use crate::support::{Dialog, Product, Server, Waiter, eventually, nobody_is_blocked, replicated};
 
 #[test]
-fn a_seat_granted_to_a_client_that_was_killed_just_before_is_taken_back() {
+fn a_seat_granted_to_a_client_killed_before_is_taken_back() {
     let (server, mut dialog) = full_pool(Server::builder().recording());
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", waiter.id());
@@ -36,7 +36,7 @@ fn a_seat_granted_to_a_killed_client_goes_on_to_the_next() {
 }
 
 #[test]
-fn a_seat_granted_to_a_client_that_is_killed_just_after_is_taken_back() {
+fn a_seat_granted_to_a_client_killed_after_is_taken_back() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [first, mut second] = two_waiters(&server);
     let kill = format!("CLIENT KILL ID {}", first.id());
@@ -63,7 +63,7 @@ fn a_seat_granted_just_before_its_client_hangs_up_is_taken_back() {
 }
 
 #[test]
-fn a_client_that_hangs_up_just_before_a_release_is_not_granted_the_seat() {
+fn a_client_that_hangs_up_before_a_release_is_not_granted() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [first, mut second] = two_waiters(&server);
     server.stands_still(|| {
@@ -130,7 +130,7 @@ fn a_seat_of_a_killed_client_is_taken_back_after_a_pause_too() {
 }
 
 #[test]
-fn a_seat_of_a_killed_client_is_taken_back_where_its_pool_has_moved() {
+fn a_killed_clients_seat_is_taken_back_where_the_pool_moved() {
     for moving in [
         &["RENAME pool moved"][..],
         &["RENAME pool moved", "SEAT.ACQUIRE pool x 1"],
@@ -148,7 +148,7 @@ fn a_seat_of_a_killed_client_is_taken_back_where_its_pool_has_moved() {
 }
 
 #[test]
-fn a_seat_of_a_killed_client_is_taken_back_in_the_database_it_was_swapped_to() {
+fn a_killed_clients_seat_is_taken_back_after_swapdb() {
     let (server, mut dialog) = full_pool(Server::builder());
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", waiter.id());
@@ -160,7 +160,7 @@ fn a_seat_of_a_killed_client_is_taken_back_in_the_database_it_was_swapped_to() {
 }
 
 #[test]
-fn a_holder_of_the_same_name_in_a_pool_that_came_in_between_keeps_its_seat() {
+fn a_namesake_in_a_pool_that_came_between_keeps_its_seat() {
     let (server, mut dialog) = full_pool(Server::builder());
     dialog.acquire("other", "b", 1, "{}");
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -204,7 +204,7 @@ fn holds_what_it_is_told(server: &Server, waiter: &mut Waiter, how: &str) {
 }
 
 #[test]
-fn a_client_that_is_unblocked_in_the_instant_of_its_grant_hears_one_reply() {
+fn a_client_unblocked_at_its_grant_hears_one_reply() {
     // Before 7.4 Redis itself answers once more when ERROR meets a client that has just been
     // answered.
     let ways: &[&str] = match Server::start().product() {
@@ -221,7 +221,7 @@ fn a_client_that_is_unblocked_in_the_instant_of_its_grant_hears_one_reply() {
 }
 
 #[test]
-fn a_client_whose_time_is_over_in_the_instant_of_its_grant_holds_what_it_is_told() {
+fn a_time_out_in_the_instant_of_the_grant_tells_the_truth() {
     for wait in ["BLOCK 100", "QUEUE 60000 BLOCK 100"] {
         let (server, mut dialog) = full_pool(Server::builder());
         let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {wait}"));
@@ -233,7 +233,7 @@ fn a_client_whose_time_is_over_in_the_instant_of_its_grant_holds_what_it_is_told
 
 /// 6.2 and 7.0 take a client that they told of a new key, and that was not served, for the one whose command runs.
 #[test]
-fn a_client_that_goes_after_it_was_passed_over_leaves_nothing_behind() {
+fn a_client_passed_over_that_goes_leaves_nothing_behind() {
     // Two rounds each, since what the server has freed may not be used again in the first. Some keys have a brace, but no tag.
     for key in ["pool", "a}b", "{}x}", "}", ""] {
         let server = Server::builder().recording().start();

@@ -186,7 +186,7 @@ fn watch(server: &Server, until: Instant) {
 }
 
 #[test]
-fn forty_clients_at_random_leave_no_seat_no_hanging_client_and_never_too_many_holders() {
+fn forty_random_clients_never_overbook_and_leave_nothing() {
     let seed = workload::seed();
     let mut random = Rng::with_seed(seed);
     let server = Server::builder()

@@ -46,7 +46,7 @@ impl Doomed {
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
 #[test]
-fn a_wait_whose_time_is_over_ends_with_the_denial_and_gives_up_its_place() {
+fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut other = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     let mut late = Dialog::with(&server);
@@ -108,7 +108,7 @@ fn those_behind_a_disconnected_client_move_up() {
 }
 
 #[test]
-fn a_lost_long_poll_keeps_its_place_for_its_tickets_time_from_then_on() {
+fn a_lost_long_poll_keeps_its_position_for_its_tickets_time() {
     let (server, mut dialog) = full_pool(Server::builder());
     drop(Waiter::of(
         &server,
@@ -280,7 +280,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
 }
 
 #[test]
-fn a_primary_that_becomes_another_ones_replica_sends_its_waiters_away() {
+fn a_demoted_primary_sends_its_waiters_away() {
     let other = Server::builder().tcp().start();
     let (server, mut dialog) = Server::builder().tcp().scene();
     dialog.acquire("pool", "a", 1, "{}");
@@ -321,7 +321,7 @@ fn a_server_shuts_down_while_clients_are_blocked() {
 }
 
 #[test]
-fn a_time_out_at_a_pool_that_has_expired_unnoticed_is_told_and_harms_nobody() {
+fn a_time_out_at_an_expired_pool_harms_nobody() {
     let (server, mut dialog) = full_pool(Server::builder().recording());
     dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
     let mut late = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 40");

@@ -116,7 +116,7 @@ fn a_payload_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_payload_with_something_more_or_less_in_the_middle_does_no_harm() {
+fn a_payload_with_bytes_added_or_removed_does_no_harm() {
     let server = open_server();
     let mut dialog = Dialog::with(&server);
     for payload in payloads() {

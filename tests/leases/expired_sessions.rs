@@ -241,7 +241,7 @@ fn restore_and_pause(dialog: &mut Dialog, key: &str, dump: &[u8]) {
 }
 
 #[test]
-fn used_is_exact_and_cheap_with_a_hundred_thousand_lapsed_sessions() {
+fn used_is_exact_and_cheap_with_100k_expired_sessions() {
     const MANY: usize = 100_000;
     let (few, many) = (dump_of_lapsed(10), dump_of_lapsed(MANY));
     let primary = Server::builder().tcp().start();
@@ -334,7 +334,7 @@ fn used_is_exact_while_leases_lapse_one_by_one() {
 }
 
 #[test]
-fn a_replica_answers_by_the_deadline_and_without_the_primarys_word() {
+fn a_replica_answers_by_the_deadline_alone() {
     let mut primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     let mut dialog = Dialog::with(&primary);

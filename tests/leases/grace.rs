@@ -181,7 +181,7 @@ fn heartbeats_that_a_pause_kept_waiting_are_in_time() {
 }
 
 #[test]
-fn nobody_is_lost_while_writes_are_refused_nor_in_the_grace_after() {
+fn nobody_is_lost_while_writes_are_refused_or_soon_after() {
     let server = with_grace(1500).start();
     let held = Held::of(&server);
     let mut dialog = Dialog::with(&server);

@@ -224,7 +224,7 @@ fn a_digest_sees_lengths_and_deadlines() {
 
 /// What lapsed while no server ran is loaded, is gone for every command, and is then reclaimed with an effect like any other.
 #[test]
-fn a_lease_that_ends_while_the_server_is_down_is_reclaimed_by_the_next_one() {
+fn a_lease_that_ends_while_the_server_is_down_is_reclaimed() {
     for builder in [
         Server::builder().config("save 3600 1"),
         Server::builder().recording(),

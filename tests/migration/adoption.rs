@@ -84,7 +84,7 @@ fn it_works_into_a_pool_that_exists_and_again_and_again() {
 }
 
 #[test]
-fn merged_above_the_limit_nobody_is_evicted_and_nobody_let_in_until_below() {
+fn merged_above_the_limit_nobody_is_evicted_or_let_in() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "x", 2, "{}");
@@ -363,7 +363,7 @@ fn an_entry_of_a_session_that_the_pool_has_is_not_needed() {
 }
 
 #[test]
-fn what_is_adopted_beside_an_invalid_entry_is_one_unit_with_the_command() {
+fn adoption_beside_an_invalid_entry_is_one_unit() {
     let server = Server::builder()
         .recording()
         .tcp()
@@ -391,7 +391,7 @@ fn what_is_adopted_beside_an_invalid_entry_is_one_unit_with_the_command() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn another_module_that_hears_of_the_rows_that_go_finds_them_in_the_pool() {
+fn another_module_told_of_adopted_entries_finds_the_pool() {
     let dir = TempDir::new().expect("a directory");
     let server = listened_to(&dir, "script-keys yes");
     let mut dialog = with_an_invalid_entry(&server);
@@ -425,7 +425,7 @@ fn who_another_module_adds_while_others_are_adopted_is_counted() {
 }
 
 #[test]
-fn a_client_that_waits_for_a_session_that_comes_over_is_told_and_has_its_lease() {
+fn a_waiter_whose_session_is_adopted_is_told_and_has_its_lease() {
     for (command, reply) in [
         ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
         ("SEAT.RESIZE p 3", "0"),
@@ -608,7 +608,7 @@ fn nothing_is_kept_in_mind_of_what_a_flush_took() {
 }
 
 #[test]
-fn each_database_is_looked_through_when_the_module_comes_to_a_server_with_data() {
+fn each_database_is_scanned_when_the_module_meets_data() {
     let (server, mut dialog) = Server::builder().plain().config("databases 3").scene();
     for database in [0, 2] {
         dialog.expect(&format!("SELECT {database}"), "+OK");
@@ -670,7 +670,7 @@ fn it_can_be_switched_on_and_off_while_the_server_runs() {
 }
 
 #[test]
-fn pools_whose_keys_are_gone_are_not_counted_after_a_restart_nor_on_a_replica() {
+fn pools_without_legacy_keys_are_not_counted_after_a_restart() {
     let builder = Server::builder().recording().tcp();
     let mut primary = builder.module_args("script-keys yes").start();
     let replica = Server::builder()
@@ -774,7 +774,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_is_told_of_and_has_nothing_taken_over() {
+fn a_client_that_leaves_the_queue_has_nothing_adopted() {
     let (server, mut dialog) = Server::builder()
         .config("notify-keyspace-events EA")
         .module_args("script-keys yes")
@@ -796,7 +796,7 @@ fn a_client_that_leaves_the_queue_is_told_of_and_has_nothing_taken_over() {
 
 /// Each place that is kept takes longer than a turn of the timer may, for the sessions that are taken over there first.
 #[test]
-fn clients_that_go_at_once_have_their_places_kept_in_as_many_turns_as_it_takes() {
+fn clients_that_go_at_once_all_keep_their_positions() {
     const POOLS: usize = 5;
     const SESSIONS: usize = 5000;
     let server = adopting();

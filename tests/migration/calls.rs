@@ -146,7 +146,7 @@ fn calls_that_the_script_would_not_take_alike_stay_the_scripts() {
 }
 
 #[test]
-fn what_follows_the_scripts_arguments_is_an_option_of_the_command() {
+fn arguments_after_the_scripts_own_are_options() {
     let (_server, mut dialog) = beside_the_scripts().scene();
     dialog.expect(
         &format!("EVALSHA {} 1 p a 2 {{}} EX 60", SHAS[0]),
@@ -222,7 +222,7 @@ fn a_replica_leaves_scripts_alone() {
 }
 
 #[test]
-fn scripts_that_a_primary_without_the_module_replicates_as_they_are_stay_scripts() {
+fn scripts_from_a_primary_without_the_module_stay_scripts() {
     let verbatim = if Server::plain().version() < (7, 0, 0) {
         "lua-replicate-commands no"
     } else {
@@ -246,7 +246,7 @@ fn scripts_that_a_primary_without_the_module_replicates_as_they_are_stay_scripts
 }
 
 #[test]
-fn a_call_that_waited_until_the_pool_was_given_back_is_to_be_made_again() {
+fn a_call_that_waits_while_the_pool_is_exported_must_retry() {
     let server = beside_the_scripts().start();
     if server.version() < (7, 0, 0) {
         // There the settings are those of loadmodule for as long as the server runs.

@@ -9,7 +9,7 @@ use crate::support::{Dialog, Waiter, eventually, total};
 const TAGGED: &str = "{acme}";
 
 #[test]
-fn keys_in_the_pools_slot_are_taken_over_and_read_and_others_are_not() {
+fn only_keys_in_the_pools_slot_are_adopted_and_read() {
     let server = alone_with(&all_settings());
     let mut dialog = Dialog::with(&server);
     for pool in [TAGGED, "acme"] {

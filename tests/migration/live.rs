@@ -139,17 +139,17 @@ fn comes_to_a_server_at_work(first: First) {
 }
 
 #[test]
-fn switched_on_under_load_nobody_is_lost_or_let_in_too_many_when_commands_come_first() {
+fn switched_on_under_load_commands_first_keeps_the_limit() {
     comes_to_a_server_at_work(First::Commands);
 }
 
 #[test]
-fn switched_on_under_load_nobody_is_lost_or_let_in_too_many_when_own_calls_come_first() {
+fn switched_on_under_load_own_calls_first_keeps_the_limit() {
     comes_to_a_server_at_work(First::OwnCalls);
 }
 
 #[test]
-fn rolled_back_and_forward_under_load_nobody_is_lost_or_let_in_too_many() {
+fn rolled_back_and_forward_under_load_keeps_the_limit() {
     let (server, mut dialog) = beside_the_scripts().scene();
     if server.version() < (7, 0, 0) {
         // There the settings are the arguments of loadmodule alone, so the way back is a restart.

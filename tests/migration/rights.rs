@@ -148,7 +148,7 @@ fn importing_and_exporting_need_all_three_keys() {
 }
 
 #[test]
-fn a_script_reads_no_pool_that_its_user_may_not_read_whatever_commands_are_renamed() {
+fn a_script_reads_no_pool_its_user_may_not_despite_renames() {
     let server = beside_the_scripts()
         .config("rename-command HELLO \"\"")
         .start();

@@ -20,7 +20,7 @@ pub fn arguments() -> String {
 }
 
 #[test]
-fn the_originals_are_listed_with_and_without_newlines_around_them() {
+fn the_originals_are_listed_with_and_without_newlines() {
     let (server, mut dialog) = Server::builder().module_args(&arguments()).scene();
     for (text, arguments, answer) in [
         (ACQUIRE, vec!["a", "2", "{}"], "ACQUIRED"),

@@ -196,7 +196,7 @@ fn a_lapsed_session_is_gone_here_too() {
 }
 
 #[test]
-fn readers_work_in_transactions_scripts_and_on_replicas_and_change_nothing() {
+fn readers_work_in_units_and_on_replicas_and_change_nothing() {
     let server = beside_the_scripts().recording().tcp().start();
     let replica = beside_the_scripts().replica_of(&server).start();
     let mut dialog = Dialog::with(&server);

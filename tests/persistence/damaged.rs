@@ -115,7 +115,7 @@ fn a_cut_append_only_file_is_loaded_up_to_the_cut() {
 }
 
 #[test]
-fn a_malformed_effect_in_an_append_only_file_does_not_crash_the_server() {
+fn a_malformed_effect_in_an_aof_does_not_crash_the_server() {
     let mut server = Server::builder().recording().start();
     Dialog::with(&server).acquire("pool", "a", 9, "{}");
     server.kill9();

@@ -97,7 +97,7 @@ fn the_script_counts_a_repeated_acquire_twice() {
 
 /// Listed difference: the script's time to live is that of the whole set. The latest caller's counts for all.
 #[test]
-fn the_script_frees_everybody_when_the_latest_callers_time_is_over() {
+fn the_script_frees_everybody_at_the_latest_callers_deadline() {
     let (plain, server) = (Server::plain(), Server::start());
     let (mut flow, mut dialog) = (Flow(Dialog::with(&plain)), Dialog::with(&server));
     for (session, ttl) in [("long", 360), ("short", 1)] {

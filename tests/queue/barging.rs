@@ -38,7 +38,7 @@ fn the_releaser_does_not_get_it_back() {
 }
 
 #[test]
-fn a_seat_that_lapsed_and_was_not_taken_back_yet_is_not_for_newcomers() {
+fn an_expired_seat_not_yet_reclaimed_is_not_for_newcomers() {
     let (server, mut dialog) = Server::scene();
     let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], 'd', 2)";
     let eval = ["EVAL", script, "1", "pool"];
@@ -99,7 +99,7 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
 }
 
 #[test]
-fn a_long_poll_is_not_passed_while_its_ticket_waits_for_the_timer() {
+fn nobody_passes_a_long_poll_whose_ticket_awaits_the_timer() {
     let (server, mut dialog) = Server::scene();
     for session in ["a1", "a2", "a3"] {
         dialog.acquire("pool", session, 3, "{}");

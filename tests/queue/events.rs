@@ -90,7 +90,7 @@ fn a_client_that_goes_away_is_told_as_leaving() {
 }
 
 #[test]
-fn a_lost_ticket_is_told_as_leaving_and_the_last_takes_the_key_along() {
+fn a_lost_ticket_is_replicated_and_the_last_removes_the_key() {
     let (_server, mut listener, mut client) = listening();
     client.acquire("pool", "a", 1, "{}");
     client.expect(

@@ -156,7 +156,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
 }
 
 #[test]
-fn many_are_granted_a_bounded_number_a_command_and_the_rest_in_order_by_timer() {
+fn a_command_grants_a_bounded_number_and_the_timer_the_rest() {
     const WAITERS: usize = 300;
     let server = recording();
     let mut dialog = Dialog::with(&server);
@@ -223,7 +223,7 @@ fn many_blocked(server: &Server, count: usize) -> Vec<Waiter> {
 }
 
 #[test]
-fn who_waits_in_vain_is_denied_at_its_time_out_with_the_numbers_of_then() {
+fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 2, "{}");

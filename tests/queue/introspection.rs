@@ -103,7 +103,7 @@ fn the_totals_count_places_and_what_became_of_them() {
 }
 
 #[test]
-fn a_long_poll_whose_client_goes_leaves_once_when_its_ticket_is_lost() {
+fn a_long_poll_that_goes_leaves_once_its_ticket_is_lost() {
     let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 300 BLOCK 0");
@@ -150,7 +150,7 @@ fn replies_are_the_same_in_resp3() {
 }
 
 #[test]
-fn a_place_taken_before_the_beginning_of_time_has_been_waiting_for_as_long_as_can_be_told() {
+fn a_queue_entry_older_than_time_shows_the_longest_wait() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let join = format!(
         "SEAT.EFFECT pool JOIN old 1 1 {} 1000 4102444800000",

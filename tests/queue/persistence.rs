@@ -38,7 +38,7 @@ fn a_plain_block_takes_the_place_of_its_ticket_and_outlives_it() {
 }
 
 #[test]
-fn another_value_under_the_name_brings_its_own_tickets_and_nobody_is_counted_twice_or_left_out() {
+fn another_value_under_the_name_brings_its_own_tickets() {
     let (server, mut dialog) = prepared(&[
         "SEAT.ACQUIRE other h 1",
         "SEAT.ACQUIRE other t 1 QUEUE 60000",
@@ -60,7 +60,7 @@ fn another_value_under_the_name_brings_its_own_tickets_and_nobody_is_counted_twi
 }
 
 #[test]
-fn a_blocked_client_does_not_wait_behind_the_ticket_that_another_value_has_for_it() {
+fn a_blocked_client_does_not_wait_behind_its_own_ticket() {
     let (server, mut dialog) = prepared(&[
         "SEAT.ACQUIRE other h 1",
         "SEAT.ACQUIRE other b 1 QUEUE 600000",
@@ -76,7 +76,7 @@ fn a_blocked_client_does_not_wait_behind_the_ticket_that_another_value_has_for_i
 }
 
 #[test]
-fn a_pool_that_is_deleted_takes_its_tickets_along_and_the_clients_stay() {
+fn a_deleted_pool_loses_its_tickets_and_the_clients_stay() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     let _c = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0");
@@ -106,7 +106,7 @@ fn what_resize_states_for_a_waiter_outlives_the_pool() {
 }
 
 #[test]
-fn when_the_first_in_line_at_a_name_without_a_pool_goes_the_next_ones_limit_counts() {
+fn the_next_waiters_limit_counts_when_the_first_goes() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
     let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
@@ -170,7 +170,7 @@ fn a_call_that_the_full_queue_refuses_lets_nobody_in() {
 }
 
 #[test]
-fn no_wait_is_so_long_that_the_server_and_the_module_disagree_on_it() {
+fn server_and_module_agree_on_the_longest_waits() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let now_ms = now_ms();
     for ms in [4_503_599_627_370_497, i64::MAX - now_ms, i64::MAX] {

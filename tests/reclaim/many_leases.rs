@@ -81,7 +81,7 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
 }
 
 #[test]
-fn a_pool_with_many_lapses_does_not_hold_up_another_in_its_database_or_in_another() {
+fn a_pool_with_many_expired_leases_holds_up_no_other() {
     const MANY: usize = 20_000;
     let (server, mut dialog) = Server::builder()
         .recording()

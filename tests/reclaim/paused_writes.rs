@@ -104,7 +104,7 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
 }
 
 #[test]
-fn a_failover_that_is_called_off_leaves_the_reclaim_to_the_old_primary() {
+fn a_failover_called_off_leaves_reclaim_to_the_old_primary() {
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);

@@ -54,7 +54,7 @@ fn nobody_is_let_in_after_a_snapshot_failed_until_one_succeeds() {
 }
 
 #[test]
-fn a_failed_snapshot_holds_up_nobody_where_the_server_does_not_mind() {
+fn a_failed_snapshot_stops_nobody_if_the_server_does_not_mind() {
     for settings in [
         ["save 3600 1000000", "stop-writes-on-bgsave-error no"],
         ["save \"\"", "stop-writes-on-bgsave-error yes"],
@@ -72,7 +72,7 @@ fn a_failed_snapshot_holds_up_nobody_where_the_server_does_not_mind() {
 }
 
 #[test]
-fn nobody_is_let_in_after_a_write_to_the_aof_failed_until_one_succeeds() {
+fn nobody_is_let_in_while_writes_to_the_aof_fail() {
     // A file that may not grow is an error to a server that ignores the signal for it.
     let folder = tempfile::tempdir().expect("a folder");
     let wrapper = folder.path().join("redis-server");

@@ -119,7 +119,7 @@ fn a_pool_is_evicted_whole_or_not_at_all() {
 }
 
 #[test]
-fn under_noeviction_a_full_server_keeps_every_seat_and_grants_none() {
+fn under_noeviction_a_full_server_keeps_all_and_grants_none() {
     let server = Server::builder()
         .config("maxmemory-policy noeviction")
         .start();

@@ -234,7 +234,7 @@ fn sentinels(nodes: &[Server], count: usize) -> Vec<Server> {
 }
 
 #[test]
-fn what_wait_confirmed_is_there_after_sentinel_promotes_a_replica() {
+fn what_wait_confirmed_outlives_a_promotion_by_sentinel() {
     let seed = workload::seed();
     let mut nodes = three_nodes();
     let sentinels = sentinels(&nodes, scale(1, 3));
@@ -289,7 +289,7 @@ fn what_wait_confirmed_is_there_after_sentinel_promotes_a_replica() {
 }
 
 #[test]
-fn leases_and_tickets_go_on_after_a_promotion_and_blocked_clients_are_sent_away() {
+fn leases_and_tickets_outlive_a_promotion() {
     let nodes = three_nodes();
     let (old, new) = (&nodes[0], &nodes[1]);
     let mut dialog = Dialog::with(old);
@@ -329,7 +329,7 @@ fn leases_and_tickets_go_on_after_a_promotion_and_blocked_clients_are_sent_away(
 }
 
 #[test]
-fn a_grant_that_no_replica_has_is_lost_with_the_primary_and_wait_tells() {
+fn wait_tells_of_a_grant_that_no_replica_has() {
     let mut nodes = three_nodes();
     let mut dialog = Dialog::with(&nodes[0]);
     dialog.acquire("pool", "a", 2, "{}");
@@ -363,7 +363,7 @@ fn asks_for_a_replica(primary: &Server) {
 }
 
 #[test]
-fn a_primary_that_is_cut_off_soon_stops_to_grant_with_min_replicas() {
+fn with_min_replicas_a_primary_cut_off_soon_stops_granting() {
     let nodes = three_nodes();
     let mut dialog = Dialog::with(&nodes[0]);
     dialog.expect("CONFIG SET min-replicas-max-lag 1", "+OK");

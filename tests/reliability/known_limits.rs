@@ -4,7 +4,7 @@ use crate::reclaim::paused_writes::signal;
 use crate::support::{Dialog, Product, Server, Waiter, eventually, replicated, total};
 
 #[test]
-fn a_full_replica_follows_unless_6_2_is_told_to_heed_its_own_limit() {
+fn a_full_replica_follows_unless_6_2_heeds_its_own_limit() {
     let primary = Server::builder().tcp().start();
     let replica = Server::builder()
         .replica_of(&primary)
@@ -32,7 +32,7 @@ fn a_full_replica_follows_unless_6_2_is_told_to_heed_its_own_limit() {
 }
 
 #[test]
-fn only_6_2_frames_each_effect_and_passes_on_a_script_that_changed_nothing() {
+fn only_6_2_frames_each_effect_and_scripts_without_effects() {
     let (server, mut dialog) = Server::builder().recording().scene();
     let one = replicated(&server, || dialog.acquire("pool", "a", 1, "{}"));
     let nothing = replicated(&server, || {
@@ -53,7 +53,7 @@ fn only_6_2_frames_each_effect_and_passes_on_a_script_that_changed_nothing() {
 }
 
 #[test]
-fn up_to_7_2_unblocking_by_error_in_the_turn_of_the_grant_sends_two_replies() {
+fn up_to_7_2_unblocking_by_error_at_a_grant_sends_two_replies() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -115,7 +115,7 @@ fn a_client_is_where_it_was_when_it_has_moved_or_copied_a_pool() {
 }
 
 #[test]
-fn valkey_from_8_1_1_to_9_1_0_loses_its_place_when_a_text_is_copied() {
+fn valkey_8_1_1_to_9_1_0_loses_its_database_on_a_text_copy() {
     let server = Server::start();
     let loses = server.product().loses_its_place();
     let log = server.log();
@@ -130,7 +130,7 @@ fn valkey_from_8_1_1_to_9_1_0_loses_its_place_when_a_text_is_copied() {
 }
 
 #[test]
-fn up_to_6_2_wait_after_a_grant_by_block_needs_a_command_before_it() {
+fn up_to_6_2_wait_after_a_blocked_grant_needs_a_command_first() {
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
@@ -159,7 +159,7 @@ fn up_to_6_2_wait_after_a_grant_by_block_needs_a_command_before_it() {
 }
 
 #[test]
-fn another_type_that_comes_to_a_missing_name_is_told_when_the_wait_ends() {
+fn another_type_at_a_missing_name_is_told_when_the_wait_ends() {
     let (server, mut dialog) = Server::scene();
     // A limit of none lets nobody in, so the name stays missing.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE missing b 0 BLOCK 400");

@@ -209,7 +209,7 @@ fn waiting_output(dialog: &mut Dialog) -> u64 {
 }
 
 #[test]
-fn a_client_whose_output_exceeds_the_limit_is_cut_and_nothing_else_happens() {
+fn a_client_above_the_output_limit_is_cut_and_no_other() {
     let server = Server::builder()
         .recording()
         .config("appendfsync no")
@@ -245,7 +245,7 @@ fn a_client_whose_output_exceeds_the_limit_is_cut_and_nothing_else_happens() {
 }
 
 #[test]
-fn a_waiter_that_is_cut_off_by_its_unread_output_leaves_no_seat_taken() {
+fn a_waiter_cut_off_by_its_unread_output_leaves_no_seat() {
     let server = Server::builder()
         .config("client-output-buffer-limit normal 2mb 0 0")
         .start();

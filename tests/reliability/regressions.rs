@@ -6,7 +6,7 @@ use crate::support::{Dialog, Server, Waiter, eventually, total};
 const LAST_ARRIVAL: u64 = (1 << 62) - 1;
 
 #[test]
-fn a_ticket_of_the_last_number_leaves_numbers_for_those_that_follow() {
+fn a_ticket_of_the_last_number_leaves_some_for_others() {
     let forge = Server::builder().module_args("allow-effects yes").start();
     let mut dialog = Dialog::with(&forge);
     let join = format!("SEAT.EFFECT pool JOIN made-up 1 {LAST_ARRIVAL} 1 1000 4102444800000");
@@ -36,7 +36,7 @@ fn a_ticket_of_the_last_number_leaves_numbers_for_those_that_follow() {
 }
 
 #[test]
-fn a_key_that_ends_while_the_timer_opens_it_takes_no_other_pools_turn() {
+fn a_key_that_ends_as_the_timer_opens_it_delays_no_other() {
     let server = Server::start();
     let mut first = Dialog::with(&server);
     let mut second = Dialog::with(&server);
@@ -55,7 +55,7 @@ fn a_key_that_ends_while_the_timer_opens_it_takes_no_other_pools_turn() {
 }
 
 #[test]
-fn a_wait_that_ends_where_another_type_is_leaves_nobody_in_the_queue() {
+fn a_wait_that_ends_at_another_type_leaves_an_empty_queue() {
     let (server, mut dialog) = Server::scene();
     // A limit of none lets nobody in, so the name is missing until another type takes it.
     let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool a 0 BLOCK 0");

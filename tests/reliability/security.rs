@@ -15,7 +15,7 @@ fn login(server: &Server) -> Dialog {
 }
 
 #[test]
-fn nobody_does_anything_without_a_login_where_the_default_user_is_off() {
+fn without_a_default_user_nothing_is_done_before_a_login() {
     let server = Server::start();
     let mut admin = Dialog::with(&server);
     admin.acquire("pool", "a", 2, "{}");
@@ -138,7 +138,7 @@ fn a_user_who_is_deleted_while_waiting_leaves_the_queue() {
 }
 
 #[test]
-fn rights_are_asked_for_when_a_client_joins_and_not_again_when_it_is_granted() {
+fn rights_are_checked_on_joining_and_not_again_at_the_grant() {
     let server = Server::start();
     let mut admin = Dialog::with(&server);
     admin.acquire("pool", "a", 1, "{}");
@@ -178,7 +178,7 @@ fn a_replica_logs_in_as_a_user_without_any_right_to_pools() {
 }
 
 #[test]
-fn a_session_is_no_secret_whoever_may_release_a_pools_seats_may_release_anybodys() {
+fn whoever_may_release_seats_may_release_anybodys() {
     let server = Server::start();
     let mut admin = Dialog::with(&server);
     admin.acquire("pool", "a", 2, "{}");
@@ -187,7 +187,7 @@ fn a_session_is_no_secret_whoever_may_release_a_pools_seats_may_release_anybodys
 }
 
 #[test]
-fn what_is_refused_is_in_the_acl_log_with_the_command_and_the_key() {
+fn the_acl_log_has_the_refused_command_and_key() {
     let server = Server::start();
     let mut admin = Dialog::with(&server);
     user(&mut admin, "~other +@all -seat.revoke");

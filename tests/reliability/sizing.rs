@@ -33,7 +33,7 @@ fn id(n: usize) -> String {
 }
 
 #[test]
-fn a_session_a_ticket_and_a_client_cost_what_the_documentation_says() {
+fn a_session_a_ticket_and_a_client_cost_what_the_docs_say() {
     let server = Server::builder().config("maxclients 2000").start();
     let sessions = scale(20_000, 90_000);
     let metadata = format!("{{\"user\":\"{}\"}}", "x".repeat(139));

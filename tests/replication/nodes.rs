@@ -194,7 +194,7 @@ fn a_pool_that_expired_is_gone_on_a_replica_too() {
 }
 
 #[test]
-fn a_pool_that_empties_and_fills_in_one_step_has_no_time_to_live_on_any_node() {
+fn a_pool_that_is_refilled_at_once_has_no_time_to_live() {
     let primary = Server::builder().recording().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);

@@ -137,7 +137,7 @@ fn the_categories_are_those_that_the_server_has() {
 }
 
 #[test]
-fn a_category_holds_all_commands_of_the_module_where_modules_may_have_one() {
+fn the_category_seat_holds_all_commands_where_there_is_one() {
     let (server, mut admin) = prepared();
     let listed = admin.ask("ACL CAT");
     if matches!(server.product(), Product::Redis(version) if version < (7, 4, 0)) {

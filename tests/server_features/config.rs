@@ -114,7 +114,7 @@ fn settings_change_at_run_time() {
 }
 
 #[test]
-fn what_was_stored_under_wider_limits_is_loaded_under_narrower_ones() {
+fn what_wider_limits_let_in_is_loaded_under_narrower_ones() {
     let (mut server, mut dialog) = Server::builder()
         .config("save 3600 1")
         .module_args("max-session-bytes 1000 max-metadata-bytes 1000")
@@ -260,7 +260,7 @@ fn arguments_that_make_no_sense_refuse_to_load_and_say_why() {
 }
 
 #[test]
-fn the_log_names_the_versions_and_warns_of_a_policy_that_evicts_pools() {
+fn the_log_names_versions_and_warns_of_policies_that_evict() {
     let server = Server::start();
     let log = server.log();
     let said = concat!("<seat> seat ", env!("CARGO_PKG_VERSION"), " on ");

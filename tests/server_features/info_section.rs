@@ -117,8 +117,7 @@ fn the_totals_are_a_section_of_info_everything() {
 }
 
 #[test]
-fn the_seats_that_were_granted_and_not_freed_are_those_in_use_though_a_client_was_gone_before_its_grant()
- {
+fn grants_less_freed_seats_are_the_seats_in_use() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 3, "{}");
     dialog.acquire("pool", "b", 3, "{}");

@@ -33,7 +33,7 @@ fn listening(classes: &str) -> (Server, Dialog, Dialog) {
 }
 
 #[test]
-fn each_change_has_its_event_and_the_last_session_takes_the_key_along() {
+fn each_change_has_its_event_and_the_last_one_a_del() {
     let (_server, mut listener, mut client) = listening("EA");
     for (command, expected) in [
         ("SEAT.ACQUIRE pool a 3 {}", &["seat.acquired pool"][..]),
@@ -100,7 +100,7 @@ fn the_events_are_of_the_module_class() {
 }
 
 #[test]
-fn transactions_and_scripts_notify_in_the_order_of_their_commands() {
+fn transactions_and_scripts_notify_in_command_order() {
     let (_server, mut listener, mut client) = listening("EA");
     client.expect("MULTI", "+OK");
     for command in [

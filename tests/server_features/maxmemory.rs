@@ -285,7 +285,7 @@ fn fill_cache(server: &Server, dialog: &mut Dialog) {
 }
 
 #[test]
-fn while_eviction_makes_room_no_call_is_refused_that_a_set_in_its_place_would_not_be() {
+fn while_eviction_makes_room_only_what_a_set_would_is_refused() {
     let (server, mut dialog) = Server::builder()
         .config("maxmemory-policy allkeys-lru")
         .scene();
@@ -315,7 +315,7 @@ fn while_eviction_makes_room_no_call_is_refused_that_a_set_in_its_place_would_no
 }
 
 #[test]
-fn a_policy_that_finds_nothing_to_evict_refuses_as_noeviction_does() {
+fn a_policy_with_nothing_to_evict_refuses_like_noeviction() {
     let (server, mut dialog) = Server::builder()
         .config("maxmemory-policy volatile-lru")
         .scene();

@@ -117,7 +117,7 @@ fn polls_put_the_loss_off() {
 }
 
 #[test]
-fn many_are_lost_in_one_instant_and_the_last_takes_the_pool_along() {
+fn many_tickets_lost_at_once_remove_the_pool() {
     let (server, mut dialog) = Server::scene();
     dialog.expect("SELECT 4", "+OK");
     for n in 0..1000 {

@@ -148,7 +148,7 @@ fn a_call_without_queue_holds_the_place_only_while_it_is_blocked() {
 }
 
 #[test]
-fn a_call_without_queue_may_give_up_the_ticket_that_the_pool_is_made_of() {
+fn a_call_without_queue_may_give_up_the_pools_last_ticket() {
     let mut server = recording();
     let mut dialog = Dialog::with(&server);
     let queued = r#"[0, "QUEUED", 0, 0, 1]"#;

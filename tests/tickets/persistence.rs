@@ -149,7 +149,7 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
 }
 
 #[test]
-fn who_was_blocked_when_the_server_died_has_the_time_of_its_ticket_to_come_back() {
+fn a_long_poll_at_a_crash_keeps_its_ticket_for_its_time() {
     for timeout_ms in [0, 120_000] {
         let mut server = recording();
         let mut dialog = Dialog::with(&server);
@@ -212,7 +212,7 @@ fn a_replica_shows_the_tickets_and_takes_over_with_them() {
 }
 
 #[test]
-fn a_replica_reads_its_own_clock_and_removes_nothing_before_it_takes_over() {
+fn a_replica_goes_by_its_own_clock_and_removes_nothing() {
     let mut primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
