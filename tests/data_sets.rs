@@ -98,7 +98,7 @@ fn is_known(server: &Server) {
 fn is_taken_care_of(server: &Server, name: &str) {
     is_known(server);
     promote(server);
-    Dialog::with(&server).ask("CLIENT UNPAUSE");
+    Dialog::with(server).ask("CLIENT UNPAUSE");
     ends_in_time(server, name);
 }
 

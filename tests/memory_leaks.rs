@@ -1,17 +1,8 @@
 //! No memory is lost by coming and going.
 
-use crate::support::{Dialog, Server, eventually};
+use crate::support::{Dialog, Server};
 
 const SESSIONS: usize = 10_000;
-
-fn used_memory(server: &Server) -> i64 {
-    eventually("only this connection is left", || {
-        server.info("clients")["connected_clients"] == "1"
-    });
-    server.info("memory")["used_memory"]
-        .parse()
-        .expect("a number")
-}
 
 fn carry_out(server: &Server, command: impl Fn(usize) -> String) {
     let mut dialog = Dialog::with(server);
@@ -51,15 +42,15 @@ fn a_pool_that_was_filled_and_emptied_leaves_nothing_behind() {
     let server = Server::start();
     // The first round pays for what the server itself keeps.
     acquire_all(&server);
-    let full = used_memory(&server);
+    let full = server.used_memory_alone();
     release_all(&server);
-    let empty = used_memory(&server);
+    let empty = server.used_memory_alone();
     for _ in 0..4 {
         acquire_all(&server);
         beat_all(&server);
         release_all(&server);
     }
-    let now = used_memory(&server);
+    let now = server.used_memory_alone();
     assert!(
         now - empty < (full - empty) / 50,
         "{} bytes more than after the first round",
@@ -72,11 +63,11 @@ fn a_pool_that_lives_on_gives_back_what_its_sessions_took() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "stays", 100_000, "{}");
     drop(dialog);
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     acquire_all(&server);
-    let full = used_memory(&server);
+    let full = server.used_memory_alone();
     release_all(&server);
-    let left = used_memory(&server) - before;
+    let left = server.used_memory_alone() - before;
     assert!(
         left * 10 < full - before,
         "{left} of {} bytes are left after all but one have gone",
@@ -86,7 +77,7 @@ fn a_pool_that_lives_on_gives_back_what_its_sessions_took() {
         acquire_all(&server);
         release_all(&server);
     }
-    let now = used_memory(&server) - before;
+    let now = server.used_memory_alone() - before;
     assert!(
         now < left + (full - before) / 50,
         "{left} bytes left after the first round, {now} after the fourth"
@@ -115,9 +106,9 @@ fn refused_commands_keep_nothing() {
         }
     };
     refuse();
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     refuse();
     refuse();
-    let grown = used_memory(&server) - before;
+    let grown = server.used_memory_alone() - before;
     assert!(grown < 100_000, "{grown} bytes");
 }

@@ -6,7 +6,6 @@
 //! an instant at which `seats` clients possibly held it, or a free seat was refused.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::io::{self, Write};
 use std::sync::Barrier;
 use std::thread;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use redis::{Connection, Value};
 
-use crate::support::Server;
+use crate::support::{Server, workload};
 
 const CLIENTS: usize = 64;
 const POOLS: usize = 8;
@@ -85,12 +84,8 @@ pub fn judge<'a>(
     speech: impl Fn(usize) -> Speech<'a> + Sync,
     meanwhile: impl FnOnce(),
 ) {
-    let seed = env::var("SEAT_TEST_SEED").map_or_else(
-        |_| fastrand::u64(..),
-        |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
-    );
-    // Not captured by the test harness. The seed fixes what each client does, not how the clients interleave.
-    writeln!(io::stderr(), "overbooking: SEAT_TEST_SEED={seed}").expect("stderr");
+    let seed = workload::seed();
+    // The seed fixes what each client does, not how the clients interleave.
 
     let barrier = Barrier::new(CLIENTS);
     let speech = &speech;

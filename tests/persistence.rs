@@ -15,22 +15,6 @@ fn with_effects() -> Builder {
     Server::builder().module_args("allow-effects yes")
 }
 
-#[track_caller]
-fn rewrite_aof(server: &Server) {
-    let reply = Dialog::with(server).ask("BGREWRITEAOF");
-    assert!(reply.starts_with('+'), "{reply}");
-    eventually("the AOF is rewritten", || {
-        let persistence = server.info("persistence");
-        persistence["aof_rewrite_in_progress"] == "0" && persistence["aof_rewrite_scheduled"] == "0"
-    });
-    assert_eq!(
-        server.info("persistence")["aof_last_bgrewrite_status"],
-        "ok",
-        "{}",
-        server.log()
-    );
-}
-
 /// Pools of all shapes, some databases, and what a random workload leaves behind.
 fn fill(server: &Server) -> u64 {
     let seed = workload::seed();
@@ -89,7 +73,7 @@ fn an_append_only_file_brings_everything_back() {
         server.kill9();
         server.restart();
         assert_eq!(server.digest(), digest, "SEAT_TEST_SEED={seed}, {preamble}");
-        rewrite_aof(&server);
+        server.rewrite_aof();
         assert_eq!(
             server.digest(),
             digest,
@@ -128,7 +112,7 @@ fn a_rewritten_file_has_one_grant_for_each_session() {
         r#"[1, "HEARTBEAT_UPDATED", -6]"#,
     );
     dialog.expect("EXPIRE pool 100000", "1");
-    rewrite_aof(&server);
+    server.rewrite_aof();
     let commands = server.commands_in_aof();
     let mut granted = Vec::new();
     for command in &commands {

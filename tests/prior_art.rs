@@ -88,7 +88,7 @@ fn case_3_a_late_release_leaves_the_next_holder_alone() {
 #[test]
 fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
     fn assert_held(server: &Server, deadline_ms: i64) {
-        let mut dialog = Dialog::with(&server);
+        let mut dialog = Dialog::with(server);
         assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
         dialog.expect(
             "SEAT.ACQUIRE pool c 1",
@@ -100,7 +100,7 @@ fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
         dialog.ask("SEAT.ACQUIRE pool a 1 EX 3600");
         dialog.pool_info("pool", "next_deadline_ms")
     }
-    let beats = |server: &Server| Dialog::with(&server).ask("SEAT.HEARTBEAT pool a");
+    let beats = |server: &Server| Dialog::with(server).ask("SEAT.HEARTBEAT pool a");
 
     let mut server = Server::builder().config("save 3600 1").start();
     let deadline_ms = hold(&mut Dialog::with(&server));

@@ -11,7 +11,7 @@ use crate::support::{Dialog, Server, effects_of, eventually, now_ms, total, wait
 
 /// A connection that hears of the events of a class and is silent itself.
 fn listener(server: &Server, pattern: &str) -> Dialog {
-    let mut dialog = Dialog::with(&server);
+    let mut dialog = Dialog::with(server);
     dialog.ask("CONFIG SET notify-keyspace-events KEgd");
     let confirmed = dialog.ask(&format!("PSUBSCRIBE {pattern}"));
     assert!(confirmed.starts_with(r#"["psubscribe""#), "{confirmed}");
@@ -284,8 +284,8 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
     let replica = base().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     let used = |server: &Server| -> i64 {
-        Dialog::with(&server).ask("MEMORY PURGE");
-        server.info("memory")["used_memory"].parse().expect("bytes")
+        Dialog::with(server).ask("MEMORY PURGE");
+        server.used_memory()
     };
     let before = [used(&primary), used(&replica)];
     let mut dialog = Dialog::with(&primary);
@@ -315,7 +315,7 @@ fn nothing_is_kept_of_deleted_pools_with_leases() {
     let (server, mut dialog) = Server::scene();
     let used = |dialog: &mut Dialog| -> i64 {
         dialog.ask("MEMORY PURGE");
-        server.info("memory")["used_memory"].parse().expect("bytes")
+        server.used_memory()
     };
     let before = used(&mut dialog);
     for round in [

@@ -91,10 +91,6 @@ fn block(pool: &str, session: usize) -> String {
     format!("SEAT.ACQUIRE {pool} {session} 1 BLOCK 0")
 }
 
-fn used_memory(server: &Server) -> u64 {
-    server.info("memory")["used_memory"].parse().unwrap()
-}
-
 /// Server time per call of SEAT.RELEASE since the last CONFIG RESETSTAT, in microseconds.
 fn cost_of_release(server: &Server) -> f64 {
     let stats = server.info("commandstats");
@@ -144,9 +140,9 @@ fn ten_thousand_wait_in_order_and_waking_one_is_cheap() {
 fn a_crowd_that_has_left_gives_its_memory_back() {
     let server = server();
     let mut dialog = Dialog::with(&server);
-    let before = used_memory(&server);
+    let before = server.used_memory();
     let crowd = Crowd::gather(&server, "pool", 500);
-    let gathered = used_memory(&server);
+    let gathered = server.used_memory();
     println!(
         "{} bytes for each of 500 who wait",
         (gathered - before) / 500
@@ -155,6 +151,6 @@ fn a_crowd_that_has_left_gives_its_memory_back() {
     nobody_is_blocked(&server);
     dialog.expect("DEL pool", "1");
     eventually("the memory is given back", || {
-        used_memory(&server) < before + (gathered - before) / 10
+        server.used_memory() < before + (gathered - before) / 10
     });
 }

@@ -9,16 +9,6 @@ fn quiet_server() -> Server {
     Server::builder().config(at_once).start()
 }
 
-fn used_memory(server: &Server) -> i64 {
-    // The connections that filled the pools have buffers of their own until the server has closed them.
-    eventually("only this connection is left", || {
-        server.info("clients")["connected_clients"] == "1"
-    });
-    server.info("memory")["used_memory"]
-        .parse()
-        .expect("a number")
-}
-
 /// Sends all commands at once and checks that each was carried out.
 fn carry_out(server: &Server, commands: impl Iterator<Item = String>) {
     let mut dialog = Dialog::with(server);
@@ -84,12 +74,12 @@ fn of_tiny_pools() {
     let server = quiet_server();
     // 4,096 slots in the server's own table, both before and after.
     prepare_table(&server, 2100);
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     carry_out(
         &server,
         (0..1900).map(|n| format!("SEAT.ACQUIRE pool-{n} {} 5 {}", id(n), metadata(n))),
     );
-    let truth = used_memory(&server) - before;
+    let truth = server.used_memory_alone() - before;
     let told = (0..1900)
         .map(|n| usage(&server, &format!("pool-{n}")))
         .sum();
@@ -99,9 +89,9 @@ fn of_tiny_pools() {
 #[test]
 fn of_a_large_pool_before_and_after_half_have_left() {
     let server = quiet_server();
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     fill(&server, 10_000);
-    let truth = used_memory(&server) - before;
+    let truth = server.used_memory_alone() - before;
     within_ten_percent("10,000 sessions", usage(&server, "pool"), truth);
     let own = Dialog::with(&server).pool_info("pool", "memory_bytes");
     within_ten_percent("SEAT.INFO of 10,000 sessions", own, truth);
@@ -111,19 +101,19 @@ fn of_a_large_pool_before_and_after_half_have_left() {
             .filter(|n| n % 2 == 0)
             .map(|n| format!("SEAT.RELEASE pool {}", id(n))),
     );
-    let truth = used_memory(&server) - before;
+    let truth = server.used_memory_alone() - before;
     within_ten_percent("5,000 of 10,000 sessions", usage(&server, "pool"), truth);
 }
 
 #[test]
 fn of_sessions_without_metadata() {
     let server = quiet_server();
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     carry_out(
         &server,
         (0..20_000).map(|n| format!("SEAT.ACQUIRE pool s{n} 20000 {{}}")),
     );
-    let truth = used_memory(&server) - before;
+    let truth = server.used_memory_alone() - before;
     within_ten_percent(
         "20,000 sessions with short ids",
         usage(&server, "pool"),
@@ -135,13 +125,13 @@ fn of_sessions_without_metadata() {
 fn of_large_metadata() {
     let server = quiet_server();
     for bytes in [700, 5_000, 16_000] {
-        let before = used_memory(&server);
+        let before = server.used_memory_alone();
         let object = format!(r#"{{"a":"{}"}}"#, "x".repeat(bytes));
         carry_out(
             &server,
             (0..300).map(|n| format!("SEAT.ACQUIRE pool {} 300 {object}", id(n))),
         );
-        let truth = used_memory(&server) - before;
+        let truth = server.used_memory_alone() - before;
         within_ten_percent(
             &format!("300 sessions with {bytes} bytes each"),
             usage(&server, "pool"),
@@ -154,7 +144,7 @@ fn of_large_metadata() {
 #[test]
 fn of_leased_sessions() {
     let server = Server::builder().module_args("allow-effects yes").start();
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     let mut dialog = Dialog::with(&server);
     for n in 0..10_000 {
         let deadline = 4_000_000_000_000_i64 + n as i64 * 7919 % 100_000;
@@ -166,7 +156,7 @@ fn of_leased_sessions() {
         dialog.hears("1");
     }
     drop(dialog);
-    let truth = used_memory(&server) - before;
+    let truth = server.used_memory_alone() - before;
     within_ten_percent("10,000 leased sessions", usage(&server, "pool"), truth);
 }
 
@@ -176,7 +166,7 @@ fn a_large_pool_is_given_back_however_it_goes() {
     // The first round pays for what the server keeps.
     fill(&server, 20_000);
     Dialog::with(&server).expect("DEL pool", "1");
-    let before = used_memory(&server);
+    let before = server.used_memory_alone();
     for end in [
         "UNLINK pool",
         "FLUSHALL ASYNC",
@@ -188,12 +178,12 @@ fn a_large_pool_is_given_back_however_it_goes() {
     ] {
         fill(&server, 20_000);
         Dialog::with(&server).expect("SET other x", "+OK");
-        let grown = used_memory(&server) - before;
+        let grown = server.used_memory_alone() - before;
         assert!(grown > 4_000_000, "{grown}");
         let reply = Dialog::with(&server).ask(end);
         assert!(!reply.starts_with('!'), "{end}: {reply}");
         eventually(&format!("{end} gives the memory back"), || {
-            used_memory(&server) - before < grown / 20
+            server.used_memory_alone() - before < grown / 20
         });
         Dialog::with(&server).ask("DEL pool other");
     }

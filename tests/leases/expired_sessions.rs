@@ -253,7 +253,7 @@ fn used_is_exact_and_cheap_with_100k_expired_sessions() {
     for (cost, (dump, lapsed)) in costs.iter_mut().zip([(&few, 10), (&many, MANY as u64)]) {
         restore_and_pause(&mut dialog, "pool", dump);
         for server in [&primary, &replica] {
-            let mut dialog = Dialog::with(&server);
+            let mut dialog = Dialog::with(server);
             eventually("the pool is there", || dialog.ask("EXISTS pool") == "1");
             dialog.expect("SEAT.COUNT pool", "1");
             assert_eq!(dialog.pool_info("pool", "used"), 1);
@@ -273,7 +273,7 @@ fn used_is_exact_and_cheap_with_100k_expired_sessions() {
         primary.wait_for_offset(&replica);
         assert_eq!(primary.digest(), replica.digest());
         for server in [&primary, &replica] {
-            Dialog::with(&server).expect("SEAT.SESSIONS pool", r#"["live"]"#);
+            Dialog::with(server).expect("SEAT.SESSIONS pool", r#"["live"]"#);
         }
     }
     let [few, many] = costs;

@@ -33,7 +33,7 @@ struct Held<'a> {
 
 impl Held<'_> {
     fn of(server: &Server) -> Held<'_> {
-        let mut holder = Dialog::with(&server);
+        let mut holder = Dialog::with(server);
         let replies = holder.at_once(&[
             &format!("SEAT.ACQUIRE pool alive 2 PX {LEASE_MS}"),
             &format!("SEAT.ACQUIRE pool dead 2 PX {LEASE_MS}"),

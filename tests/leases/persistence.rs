@@ -2,9 +2,7 @@
 
 use redis::Value;
 
-use crate::support::{
-    Builder, Command, Dialog, Server, eventually, total, wait_for_reclaim, words,
-};
+use crate::support::{Builder, Command, Dialog, Server, total, wait_for_reclaim, words};
 
 /// Deadlines and lengths that a lossy encoding would not bring through, all of them far from now.
 const LEASES: [(&str, i64); 5] = [
@@ -72,18 +70,6 @@ fn survives(builder: Builder, what: impl FnOnce(&mut Server)) {
     assert_lengths(&mut dialog, "pool");
 }
 
-fn rewrite(server: &Server) {
-    Dialog::with(&server).ask("BGREWRITEAOF");
-    eventually("the AOF is rewritten", || {
-        let persistence = server.info("persistence");
-        persistence["aof_rewrite_in_progress"] == "0" && persistence["aof_rewrite_scheduled"] == "0"
-    });
-    assert_eq!(
-        server.info("persistence")["aof_last_bgrewrite_status"],
-        "ok"
-    );
-}
-
 #[test]
 fn in_an_rdb() {
     survives(Server::builder().config("save 3600 1"), Server::restart);
@@ -100,7 +86,7 @@ fn in_an_aof_that_nobody_closed() {
 #[test]
 fn in_an_aof_that_was_rewritten_as_commands() {
     survives(Server::builder().recording(), |server| {
-        rewrite(server);
+        server.rewrite_aof();
         let grants: Vec<Command> = server.commands_in_aof();
         let grants = grants
             .iter()
@@ -123,7 +109,7 @@ fn in_an_aof_that_begins_as_an_rdb() {
         .config("appendonly yes")
         .config("aof-use-rdb-preamble yes");
     survives(builder, |server| {
-        rewrite(server);
+        server.rewrite_aof();
         server.restart();
     });
 }
@@ -131,14 +117,14 @@ fn in_an_aof_that_begins_as_an_rdb() {
 #[test]
 fn in_a_reload() {
     survives(Server::builder(), |server| {
-        Dialog::with(&server).expect("DEBUG RELOAD", "+OK");
+        Dialog::with(server).expect("DEBUG RELOAD", "+OK");
     });
 }
 
 #[test]
 fn in_a_copy_under_another_name_and_in_another_database() {
     survives(Server::builder(), |server| {
-        let mut dialog = Dialog::with(&server);
+        let mut dialog = Dialog::with(server);
         for line in [
             "RENAME pool other",
             "MOVE other 3",
@@ -158,7 +144,7 @@ fn in_a_copy_under_another_name_and_in_another_database() {
 #[test]
 fn in_a_dump() {
     survives(Server::builder(), |server| {
-        let mut dialog = Dialog::with(&server);
+        let mut dialog = Dialog::with(server);
         let Value::BulkString(dump) = dialog.value(&["DUMP", "pool"]) else {
             panic!("no dump");
         };

@@ -1,12 +1,9 @@
 //! `tests/lua/flow_acquire.lua` on a plain server: it answers `{1, used, used}` and `{0, used, seats}`.
 
-use std::env;
-use std::io::{self, Write};
-
 use fastrand::Rng;
 use redis::Value;
 
-use crate::support::{Dialog, Server, eventually, total, wait_for_reclaim};
+use crate::support::{Dialog, Server, eventually, total, wait_for_reclaim, workload};
 
 const SCRIPT: &str = include_str!("../lua/flow_acquire.lua");
 
@@ -48,11 +45,7 @@ fn as_seat_reply(script: [i64; 3], seats: i64, ttl: i64) -> String {
 
 #[test]
 fn fresh_grants_and_denials_are_those_of_the_script() {
-    let seed = env::var("SEAT_TEST_SEED").map_or_else(
-        |_| fastrand::u64(..),
-        |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
-    );
-    writeln!(io::stderr(), "guide, flow: SEAT_TEST_SEED={seed}").expect("stderr");
+    let seed = workload::seed();
     let mut random = Rng::with_seed(seed);
     let (plain, server) = (Server::plain(), Server::start());
     let (mut flow, mut dialog) = (Flow(Dialog::with(&plain)), Dialog::with(&server));

@@ -119,7 +119,7 @@ fn a_lease_costs_little_memory_and_gives_it_back() {
     const MANY: usize = 200_000;
     let (server, mut dialog) = Server::scene();
     let metadata = format!(r#"{{"machine":"{}"}}"#, "m".repeat(136));
-    let used = || -> usize { server.info("memory")["used_memory"].parse().expect("bytes") };
+    let used = || usize::try_from(server.used_memory()).expect("bytes");
     let mut acquire = |key: &str, lease: &str| {
         let acquire = |n| format!("SEAT.ACQUIRE {key} {n:0>36} 1000000 {metadata}{lease}");
         dialog.ask_all((0..MANY).map(acquire));

@@ -1,11 +1,8 @@
 //! Whatever way a pool comes under a name, its leases lapse there.
 
-use std::env;
-use std::io::{self, Write};
-
 use fastrand::Rng;
 
-use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim};
+use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim, workload};
 
 /// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that many lapses.
 #[track_caller]
@@ -222,11 +219,7 @@ fn step(random: &mut Rng) -> String {
 
 #[test]
 fn after_anything_in_any_order() {
-    let seed = env::var("SEAT_TEST_SEED").map_or_else(
-        |_| fastrand::u64(..),
-        |seed| seed.parse().expect("SEAT_TEST_SEED is an unsigned integer"),
-    );
-    writeln!(io::stderr(), "reclaim, moves: SEAT_TEST_SEED={seed}").expect("stderr");
+    let seed = workload::seed();
     let mut random = Rng::with_seed(seed);
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();

@@ -61,7 +61,7 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
     primary.wait_for_offset(&replica);
     for (old, new) in [(&primary, &replica), (&replica, &primary)] {
         let expired = [total(old, "seat_expired"), total(new, "seat_expired")];
-        let mut dialog = Dialog::with(&old);
+        let mut dialog = Dialog::with(old);
         dialog.ask("SEAT.ACQUIRE before a 9 EX 3600");
         dialog.ask("SEAT.ACQUIRE during stays 200 EX 3600");
         old.wait_for_offset(new);
@@ -89,15 +89,15 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
                 && new.info("replication")["role"] == "master"
         });
         eventually("the new primary has reclaimed", || {
-            Dialog::with(&new).ask("SEAT.CLEANUP during") == "[0, 1]"
+            Dialog::with(new).ask("SEAT.CLEANUP during") == "[0, 1]"
                 && total(new, "seat_expired") == expired[1] + 100
         });
         new.wait_for_offset(old);
         assert_eq!(old.digest(), new.digest());
         assert_eq!(total(old, "seat_expired"), expired[0]);
         for server in [old, new] {
-            Dialog::with(&server).expect("SEAT.SESSIONS during", r#"["stays"]"#);
-            Dialog::with(&server).expect("SEAT.SESSIONS before", r#"["a"]"#);
+            Dialog::with(server).expect("SEAT.SESSIONS during", r#"["stays"]"#);
+            Dialog::with(server).expect("SEAT.SESSIONS before", r#"["a"]"#);
             assert_eq!(total(server, "seat_ignored_effects"), 0);
         }
     }

@@ -3,14 +3,9 @@
 use super::{figure, scale};
 use crate::support::{Dialog, Server, eventually};
 
-fn used_memory(server: &Server) -> i64 {
-    let memory = server.info("memory");
-    memory["used_memory"].parse().expect("a number of bytes")
-}
-
 /// What one of them costs when there are `count` of them, in bytes.
 fn cost(server: &Server, count: usize, command: impl Fn(usize) -> String) -> i64 {
-    let before = used_memory(server);
+    let before = server.used_memory();
     let mut dialog = Dialog::with(server);
     for start in (0..count).step_by(500) {
         let numbers = start..count.min(start + 500);
@@ -24,7 +19,7 @@ fn cost(server: &Server, count: usize, command: impl Fn(usize) -> String) -> i64
     eventually("the connection is gone", || {
         server.info("clients")["connected_clients"] == "1"
     });
-    (used_memory(server) - before) / count as i64
+    (server.used_memory() - before) / count as i64
 }
 
 /// An id of 36 bytes, as a UUID is.
@@ -52,7 +47,7 @@ fn a_session_a_ticket_and_a_client_cost_what_the_docs_say() {
     });
 
     let clients = 300;
-    let before = used_memory(&server);
+    let before = server.used_memory();
     let mut waiting: Vec<Dialog> = (0..clients).map(|_| Dialog::with(&server)).collect();
     waiting
         .iter_mut()
@@ -67,7 +62,7 @@ fn a_session_a_ticket_and_a_client_cost_what_the_docs_say() {
     eventually(
         &format!("idle connections cost {most} bytes each at most"),
         || {
-            connection = (used_memory(&server) - before) / clients as i64;
+            connection = (server.used_memory() - before) / clients as i64;
             connection <= most
         },
     );
@@ -79,7 +74,7 @@ fn a_session_a_ticket_and_a_client_cost_what_the_docs_say() {
     });
     let mut blocked = 0;
     eventually("blocked clients cost 45 kB each at most", || {
-        blocked = (used_memory(&server) - before) / clients as i64;
+        blocked = (server.used_memory() - before) / clients as i64;
         blocked <= 45_000
     });
     figure(&format!(

@@ -27,8 +27,7 @@ fn used_memory(server: &Server) -> i64 {
         let seat = server.info("seat");
         seat["seat_tickets"] == "0" && seat["seat_blocked_clients"] == "0"
     });
-    let memory = server.info("memory");
-    memory["used_memory"].parse().expect("a number of bytes")
+    server.used_memory()
 }
 
 /// Sends all at once and reads the replies, each of which must be an array or an integer.

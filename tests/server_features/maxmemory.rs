@@ -151,7 +151,7 @@ fn a_full_replica_follows_its_primary() {
 
 /// Sets a limit of a megabyte more than is used.
 fn leave_a_megabyte(server: &Server) {
-    let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
+    let used = server.used_memory();
     let limit = format!("CONFIG SET maxmemory {}", used + 1_000_000);
     Dialog::with(server).expect(&limit, "+OK");
 }
@@ -210,7 +210,7 @@ fn a_unit_that_begins_above_the_limit_is_held_to_it() {
         dialog.expect("MULTI", "+OK");
         dialog.expect("DEL much", "+QUEUED");
         dialog.expect("SEAT.ACQUIRE pool e 9", "+QUEUED");
-        let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
+        let used = server.used_memory();
         let limit = format!("CONFIG SET maxmemory {}", used - 1_000_000);
         Dialog::with(&server).expect(&limit, "+OK");
         assert_eq!(dialog.ask("EXEC"), format!("[1, {OOM}]"), "{policy}");
@@ -271,7 +271,7 @@ fn a_script_that_may_run_out_of_memory_is_granted_seats() {
 
 /// Sets a limit of a little more than is used, and fills the room with keys of a kilobyte until some are evicted.
 fn fill_cache(server: &Server, dialog: &mut Dialog) {
-    let used: u64 = server.info("memory")["used_memory"].parse().expect("bytes");
+    let used = server.used_memory();
     let limit = used + 4_000_000;
     dialog.expect(&format!("CONFIG SET maxmemory {limit}"), "+OK");
     let value = "x".repeat(1000);

@@ -278,13 +278,7 @@ fn the_stream_is_what_was_replicated_and_nothing_else() {
         [["SET", "k", r"v\x00\r\n"]]
     );
     assert_eq!(server.stream_of(|| drop(get(&server, "k"))).len(), 0);
-    redis::cmd("BGREWRITEAOF")
-        .exec(&mut server.client())
-        .unwrap();
-    eventually("the AOF is rewritten", || {
-        let persistence = server.info("persistence");
-        persistence["aof_rewrite_in_progress"] == "0" && persistence["aof_rewrite_scheduled"] == "0"
-    });
+    server.rewrite_aof();
     let whole = server.commands_in_aof();
     assert_eq!(
         whole.iter().map(words).next_back().unwrap(),

@@ -338,6 +338,37 @@ impl Server {
             .expect("DEBUG DIGEST answers")
     }
 
+    /// INFO's `used_memory`, in bytes.
+    #[track_caller]
+    pub fn used_memory(&self) -> i64 {
+        self.info("memory")["used_memory"].parse().expect("bytes")
+    }
+
+    /// The same once no client is connected but the one that asks, for connections have buffers of
+    /// their own until the server has closed them.
+    #[track_caller]
+    pub fn used_memory_alone(&self) -> i64 {
+        eventually("only this connection is left", || {
+            self.info("clients")["connected_clients"] == "1"
+        });
+        self.used_memory()
+    }
+
+    /// Rewrites the append-only file, and returns when that is done.
+    #[track_caller]
+    pub fn rewrite_aof(&self) {
+        redis::cmd("BGREWRITEAOF")
+            .exec(&mut self.client())
+            .expect("a rewrite of the AOF begins");
+        eventually("the AOF is rewritten", || {
+            let persistence = self.info("persistence");
+            persistence["aof_rewrite_in_progress"] == "0"
+                && persistence["aof_rewrite_scheduled"] == "0"
+        });
+        let status = &self.info("persistence")["aof_last_bgrewrite_status"];
+        assert_eq!(status, "ok", "the rewrite");
+    }
+
     /// Returns when `replica` has applied all that this primary has written so far.
     #[track_caller]
     pub fn wait_for_offset(&self, replica: &Server) {

@@ -38,18 +38,6 @@ fn goes_on(dialog: &mut Dialog, key: &str) {
     assert_eq!(dialog.queue(key), ["t3", "new"]);
 }
 
-#[track_caller]
-fn rewrite_aof(server: &Server) {
-    let reply = Dialog::with(server).ask("BGREWRITEAOF");
-    assert!(reply.starts_with('+'), "{reply}");
-    eventually("the AOF is rewritten", || {
-        let persistence = server.info("persistence");
-        persistence["aof_rewrite_in_progress"] == "0"
-            && persistence["aof_rewrite_scheduled"] == "0"
-            && persistence["aof_last_bgrewrite_status"] == "ok"
-    });
-}
-
 #[test]
 fn in_an_rdb_file() {
     let mut server = Server::builder().config("save 3600 1").start();
@@ -73,7 +61,7 @@ fn in_an_append_only_file_and_when_that_is_rewritten() {
         server.restart();
         assert_eq!(server.digest(), digest, "{preamble}");
         is_as_before(&mut Dialog::with(&server), "pool", preamble);
-        rewrite_aof(&server);
+        server.rewrite_aof();
         server.kill9();
         server.restart();
         assert_eq!(server.digest(), digest, "{preamble}, rewritten");
