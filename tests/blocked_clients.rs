@@ -1,4 +1,5 @@
-//! Clients that are blocked for a seat: the ends that their wait can come to, and what becomes of the queue then.
+//! Clients that are blocked for a seat: the ends that their wait can come to, and what becomes of
+//! the queue then.
 
 mod client_kinds;
 pub mod crowd;

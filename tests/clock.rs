@@ -1,5 +1,6 @@
-//! The server's clock steps, or differs from its replica's. Leases go by the clock, as EXPIRE does: forward they lapse, backward they
-//! last longer. A library that is preloaded into the server moves its clock, and not the monotonic one, by which its timers run.
+//! The server's clock steps, or differs from its replica's. Leases go by the clock, as EXPIRE does:
+//! forward they lapse, backward they last longer. A library that is preloaded into the server moves
+//! its clock, and not the monotonic one, by which its timers run.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -77,7 +78,8 @@ fn library() -> &'static Path {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let library = dir.join(format!("ahead-{}.so", std::process::id()));
         compile("tests/clock/ahead.c", &library);
-        // One name for all runs, so that they do not pile up; another run's server keeps the file that it has mapped.
+        // One name for all runs, so that they do not pile up; another run's server keeps the file
+        // that it has mapped.
         let shared = dir.join("ahead.so");
         fs::rename(library, &shared).expect("a name");
         shared
@@ -228,7 +230,8 @@ fn what_a_command_decides_and_says_is_of_one_moment() {
         let _waiters = ["d", "e"].map(|session| {
             Waiter::of(&server, &format!("SEAT.ACQUIRE {pool} {session} 3 BLOCK 0"))
         });
-        // In one turn of the event loop, so that no timer comes between. For some length the lease ends amid the second command.
+        // In one turn of the event loop, so that no timer comes between. For some length the lease
+        // ends amid the second command.
         let replies = dialog.at_once(&[
             &format!("SEAT.ACQUIRE {pool} a 3 PX {lease_ms}"),
             &format!("SEAT.RELEASE {pool} b"),
@@ -330,7 +333,8 @@ fn a_replica_ahead_shows_a_lapse_early_and_reclaims_nothing() {
         ahead.expect("SEAT.SESSIONS pool", r#"["b"]"#);
         ahead.expect("SEAT.PTTL pool a", "-2");
         assert_eq!(primary.digest(), replica.digest());
-        // On the primary the session lives, and its heartbeats reach a row that the replica thinks over.
+        // On the primary the session lives, and its heartbeats reach a row that the replica thinks
+        // over.
         let beat = dialog.ask("SEAT.HEARTBEAT pool a");
         assert!(beat.starts_with(r#"[1, "HEARTBEAT_UPDATED""#), "{beat}");
     }

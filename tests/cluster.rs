@@ -60,7 +60,8 @@ fn waiters_stay_when_all_other_slots_go() {
     for key in ["pool", "a}b", "{}x}", ""] {
         dialog.acquire(key, "a", 1, "{}");
         let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE {key} b 1 BLOCK 0"));
-        // The server looks at so few clients in one go, and unblocks all who are blocked at a slot that it lacks.
+        // The server looks at so few clients in one go, and unblocks all who are blocked at a slot
+        // that it lacks.
         let mut control = Waiter::of(&server, "BLPOP control 0");
         let kept = dialog.ask_args(&["CLUSTER", "KEYSLOT", key]);
         let mut others = vec!["CLUSTER".to_owned(), "DELSLOTS".to_owned()];

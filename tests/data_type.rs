@@ -113,7 +113,8 @@ pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
         dialog.digest_of(key),
         "{context}"
     );
-    // A heartbeat renews a lease by its own length, which may be next to nothing: it beats in the copy.
+    // A heartbeat renews a lease by its own length, which may be next to nothing: it beats in the
+    // copy.
     for id in &ids {
         let json = dialog.ask_args(&[b"SEAT.GET", key.as_bytes(), id]);
         let beat = dialog.ask_args(&[b"SEAT.HEARTBEAT", b"again".as_slice(), id]);

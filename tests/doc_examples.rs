@@ -1,5 +1,5 @@
-//! The documentation is held to the server: its examples run and answer what is shown, its lists are complete, its links lead
-//! somewhere, and the tests that it names exist.
+//! The documentation is held to the server: its examples run and answer what is shown, its lists
+//! are complete, its links lead somewhere, and the tests that it names exist.
 
 use std::collections::{BTreeSet, HashMap};
 use std::env;
@@ -118,8 +118,9 @@ impl Page {
     }
 }
 
-/// A block ```` ```console ```` is typed into redis-cli on a fresh server; one with ```` ```console 7.0+ ```` only where the server
-/// is that new, and one with `shipped` on a server with the settings of the shipped redis.conf.
+/// A block ```` ```console ```` is typed into redis-cli on a fresh server; one with ```` ```console
+/// 7.0+ ```` only where the server is that new, and one with `shipped` on a server with the
+/// settings of the shipped redis.conf.
 #[test]
 fn console_examples_show_what_redis_cli_shows() {
     let mut wrong = Vec::new();
@@ -374,8 +375,8 @@ fn the_rust_example_runs_as_the_readme_shows_it() {
     );
 }
 
-/// Each command of the server, and no other, has a section; on servers that know the documentation of commands, the syntax, the
-/// complexity and the version are the ones that the module registers.
+/// Each command of the server, and no other, has a section; on servers that know the documentation
+/// of commands, the syntax, the complexity and the version are the ones that the module registers.
 #[test]
 fn each_command_is_documented_and_no_other() {
     let server = Server::start();
@@ -458,7 +459,8 @@ fn one_argument(argument: &HashMap<String, Value>) -> String {
     shown
 }
 
-/// The table of errors lists what the server answers, and only that. `…` there stands for the rest of a text.
+/// The table of errors lists what the server answers, and only that. `…` there stands for the rest
+/// of a text.
 #[test]
 fn each_error_is_documented_and_no_other() {
     let server = Server::start();
@@ -648,7 +650,8 @@ fn unblocked_by_hand() -> Vec<u8> {
     waiter.read()
 }
 
-/// What the loss of its key's slot has a waiter hear. The server itself tells them, too, once in a while: then it is tried again.
+/// What the loss of its key's slot has a waiter hear. The server itself tells them, too, once in a
+/// while: then it is tried again.
 fn unblocked_by_a_lost_slot() -> Vec<u8> {
     let server = Server::builder()
         .tcp()
@@ -778,7 +781,8 @@ fn leading_hex(lines: &str) -> Vec<u8> {
     lines.lines().flat_map(bytes).collect()
 }
 
-/// A server takes the effects in the forms that `docs/design.md` lists, in each of their alternatives, and no shorter or longer.
+/// A server takes the effects in the forms that `docs/design.md` lists, in each of their
+/// alternatives, and no shorter or longer.
 #[test]
 fn the_forms_of_effects_are_those_that_a_server_takes() {
     let page = page("docs/design.md");
@@ -900,7 +904,8 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// `` `file::test` `` names a test in `tests/`, and one of the crate in `pool/` where it begins with `pool::`.
+/// `` `file::test` `` names a test in `tests/`, and one of the crate in `pool/` where it begins
+/// with `pool::`.
 #[test]
 fn the_tests_that_the_pages_name_exist() {
     let mut named = 0;

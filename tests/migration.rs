@@ -1,4 +1,5 @@
-//! Moving from the scripts: their calls, keys and readers beside the pool, and the way there and back.
+//! Moving from the scripts: their calls, keys and readers beside the pool, and the way there and
+//! back.
 
 mod adoption;
 mod adr;

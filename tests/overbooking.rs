@@ -1,9 +1,11 @@
 //! Many clients at once, judged by nothing but the replies that they got.
 //!
-//! A client knows two things about a seat of its own. It *surely* holds it from the reply to ACQUIRE until it sends RELEASE, for the
-//! server granted before that and takes back after. It *possibly* holds it from sending ACQUIRE until the reply to RELEASE. So at no
-//! instant may more than `seats` clients surely hold one pool, or the pool was overbooked; and during each denied call there must be
-//! an instant at which `seats` clients possibly held it, or a free seat was refused.
+//! A client knows two things about a seat of its own. It *surely* holds it from the reply to
+//! ACQUIRE until it sends RELEASE, for the server granted before that and takes back after. It
+//! *possibly* holds it from sending ACQUIRE until the reply to RELEASE. So at no instant may more
+//! than `seats` clients surely hold one pool, or the pool was overbooked; and during each denied
+//! call there must be an instant at which `seats` clients possibly held it, or a free seat was
+//! refused.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -24,7 +26,8 @@ const RUN: Duration = Duration::from_secs(3);
 const DISPUTED: usize = POOLS - 1;
 const HIGHEST_DISPUTED: i64 = 4;
 
-/// A seat from its grant to its release, as its client saw it; seats that are held at the end have no release.
+/// A seat from its grant to its release, as its client saw it; seats that are held at the end have
+/// no release.
 struct Tenure {
     asked: Instant,
     granted: Instant,
@@ -77,8 +80,8 @@ fn no_pool_ever_has_more_holders_than_seats() {
     judge(&server, |_| Speech::Commands, || {});
 }
 
-/// Has many clients at once ask as `speech` says of each, while `meanwhile` runs here, and judges what they got. `speech` is called
-/// in the client's thread, just before it begins.
+/// Has many clients at once ask as `speech` says of each, while `meanwhile` runs here, and judges
+/// what they got. `speech` is called in the client's thread, just before it begins.
 pub fn judge<'a>(
     server: &Server,
     speech: impl Fn(usize) -> Speech<'a> + Sync,
@@ -188,7 +191,8 @@ fn seats(pool: usize) -> i64 {
     pool as i64 + 1
 }
 
-/// Acquires, keeps and releases at random, and holds each reply against what it knows of its own seat.
+/// Acquires, keeps and releases at random, and holds each reply against what it knows of its own
+/// seat.
 fn run_client(
     n: usize,
     speech: Speech<'_>,
@@ -313,7 +317,8 @@ pub fn words(reply: &[Value]) -> (String, Vec<i64>) {
     )
 }
 
-/// How many of the intervals are open from each instant on; where one ends as another begins, the end counts first.
+/// How many of the intervals are open from each instant on; where one ends as another begins, the
+/// end counts first.
 pub fn steps(intervals: impl Iterator<Item = (Instant, Option<Instant>)>) -> Vec<(Instant, i64)> {
     let mut changes = Vec::new();
     for (from, until) in intervals {

@@ -1,5 +1,5 @@
-//! The scripts as oracle: the same step goes to the original Lua on a plain server and to `SEAT.*`. The raw bytes of the replies are
-//! compared, and after each step the sessions and their metadata.
+//! The scripts as oracle: the same step goes to the original Lua on a plain server and to `SEAT.*`.
+//! The raw bytes of the replies are compared, and after each step the sessions and their metadata.
 
 mod differences;
 mod generate;
@@ -21,7 +21,8 @@ use json::{DEEPEST, LONGEST};
 use pair::{Pair, State, Way};
 use step::{Action, Step};
 
-/// The most steps of one generated history, and how many steps each test takes at least: 20,000 in all within the plain domain.
+/// The most steps of one generated history, and how many steps each test takes at least: 20,000 in
+/// all within the plain domain.
 const LONGEST_HISTORY: usize = 120;
 const STEPS_RESP2: usize = 12_000;
 const STEPS_RESP3: usize = 8_000;

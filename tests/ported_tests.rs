@@ -1,4 +1,5 @@
-//! The tests that the documents themselves give, ported: the ADR's on the scripts' level, the guide's on that of its client.
+//! The tests that the documents themselves give, ported: the ADR's on the scripts' level, the
+//! guide's on that of its client.
 
 mod flow_script;
 mod leased_guide;

@@ -3,7 +3,8 @@
 use crate::leases::grants_until;
 use crate::support::{Dialog, Server, total, wait_for_reclaim};
 
-/// Has a session lapse, once with its row still there and once reclaimed, and replays `late` after each.
+/// Has a session lapse, once with its row still there and once reclaimed, and replays `late` after
+/// each.
 fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
     let lines: Vec<&str> = late.iter().map(|(line, _)| *line).collect();
     let expected: Vec<&str> = late.iter().map(|(_, reply)| *reply).collect();
@@ -42,7 +43,8 @@ fn case_1_a_release_after_the_lapse_frees_nothing_more() {
     );
 }
 
-/// Case 2, swarthy/redis-semaphore 175: a refresh after another holder came and went took the permit back.
+/// Case 2, swarthy/redis-semaphore 175: a refresh after another holder came and went took the
+/// permit back.
 #[test]
 fn case_2_a_heartbeat_after_another_came_and_went_fails() {
     after_a_lapse(
@@ -84,7 +86,8 @@ fn case_3_a_late_release_leaves_the_next_holder_alone() {
     );
 }
 
-/// Case 6, argo-workflows 10286: holders were lost, or held for ever, when the controller started again.
+/// Case 6, argo-workflows 10286: holders were lost, or held for ever, when the controller started
+/// again.
 #[test]
 fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
     fn assert_held(server: &Server, deadline_ms: i64) {
@@ -176,7 +179,8 @@ fn case_8_a_clients_clock_counts_for_nothing() {
     }
 }
 
-/// Case 9, "too many results to unpack" in Redisson: ten thousand leases that were over broke the next command.
+/// Case 9, "too many results to unpack" in Redisson: ten thousand leases that were over broke the
+/// next command.
 #[test]
 fn case_9_ten_thousand_lapses_are_nothing_to_the_next_command() {
     const MANY: usize = 10_000;

@@ -1,4 +1,5 @@
-//! The queue: who is granted a seat, when, and in which order. What is special to tickets is in `tickets`.
+//! The queue: who is granted a seat, when, and in which order. What is special to tickets is in
+//! `tickets`.
 
 mod bad_input;
 mod barging;

@@ -22,7 +22,8 @@ fn listener(server: &Server, pattern: &str) -> Dialog {
 fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
     const LAPSES: usize = 5;
     const TIMELY_MS: i64 = 100;
-    // A cron of one beat a second could not be that punctual, so it is the timer that is tried here.
+    // A cron of one beat a second could not be that punctual, so it is the timer that is tried
+    // here.
     let server = Server::builder()
         .config("hz 1")
         .config("dynamic-hz no")
@@ -54,7 +55,8 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
     assert_eq!(total(&server, "seat_expired"), LAPSES as u64);
 }
 
-/// An earlier deadline must not wait for the later one that was there first, nor be forgotten for it.
+/// An earlier deadline must not wait for the later one that was there first, nor be forgotten for
+/// it.
 #[test]
 fn each_lease_has_its_own_time_in_whatever_order_they_come() {
     let server = Server::builder()
@@ -274,7 +276,8 @@ fn a_demoted_primary_stops() {
     assert_eq!(total(&server, "seat_ignored_effects"), 0);
 }
 
-/// A replica keeps its hints for the day of its promotion, but not for ever: pools with names of their own come and go.
+/// A replica keeps its hints for the day of its promotion, but not for ever: pools with names of
+/// their own come and go.
 #[test]
 fn a_replica_keeps_nothing_of_pools_that_are_gone() {
     const POOLS: u64 = 20_000;
@@ -308,7 +311,8 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
     );
 }
 
-/// A hint for a lease that ended early, and hints in two databases for one name, are forgotten with their pools.
+/// A hint for a lease that ended early, and hints in two databases for one name, are forgotten with
+/// their pools.
 #[test]
 fn nothing_is_kept_of_deleted_pools_with_leases() {
     const POOLS: u64 = 20_000;
@@ -347,10 +351,12 @@ fn nothing_is_kept_of_deleted_pools_with_leases() {
     }
 }
 
-/// A deadline so far away that the server's timers cannot count to it must not make them run at once, over and over.
+/// A deadline so far away that the server's timers cannot count to it must not make them run at
+/// once, over and over.
 #[test]
 fn a_lease_of_ages_does_not_keep_the_server_busy() {
-    // The server counts in microseconds; the first of these is one with which 64 bits overflow by a little.
+    // The server counts in microseconds; the first of these is one with which 64 bits overflow by a
+    // little.
     for length_ms in [
         "18446744073709551",
         "18446744073709552",

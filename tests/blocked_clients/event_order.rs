@@ -149,7 +149,8 @@ fn a_waiter_under_limit_zero_is_served_when_the_pool_is_gone() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let _hopeless = Waiter::of(&server, "SEAT.ACQUIRE pool c 0 BLOCK 0");
-    // The limit is none now, by the latest that joined; without a pool it is what the first in line states.
+    // The limit is none now, by the latest that joined; without a pool it is what the first in line
+    // states.
     dialog.ask("SEAT.RELEASE pool a");
     first.hears(GRANTED);
 }

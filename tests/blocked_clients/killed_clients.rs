@@ -87,7 +87,8 @@ fn what_confirms_the_session_in_between_keeps_its_seat() {
         let kill = format!("CLIENT KILL ID {}", waiter.id());
         dialog.transaction(&[&kill, "SEAT.RELEASE pool a", confirming]);
         nobody_is_blocked(&server);
-        // The turn in which an unconfirmed seat is taken back is over when a later waiter has been served by the timer.
+        // The turn in which an unconfirmed seat is taken back is over when a later waiter has been
+        // served by the timer.
         turn_of_the_timer(&server);
         assert_eq!(dialog.sessions("pool"), ["b"], "{confirming}");
         dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
@@ -193,7 +194,8 @@ fn many_clients_that_go_at_once_leave_no_seat_behind() {
     dialog.one_seat_is_free("pool");
 }
 
-/// Reads one reply, and no more may come: the client's session is the pool's only one if that is a grant, and none is otherwise.
+/// Reads one reply, and no more may come: the client's session is the pool's only one if that is a
+/// grant, and none is otherwise.
 #[track_caller]
 fn holds_what_it_is_told(server: &Server, waiter: &mut Waiter, how: &str) {
     let reply = waiter.read();
@@ -231,10 +233,12 @@ fn a_time_out_in_the_instant_of_the_grant_tells_the_truth() {
     }
 }
 
-/// 6.2 and 7.0 take a client that they told of a new key, and that was not served, for the one whose command runs.
+/// 6.2 and 7.0 take a client that they told of a new key, and that was not served, for the one
+/// whose command runs.
 #[test]
 fn a_client_passed_over_that_goes_leaves_nothing_behind() {
-    // Two rounds each, since what the server has freed may not be used again in the first. Some keys have a brace, but no tag.
+    // Two rounds each, since what the server has freed may not be used again in the first. Some
+    // keys have a brace, but no tag.
     for key in ["pool", "a}b", "{}x}", "}", ""] {
         let server = Server::builder().recording().start();
         for _ in 0..2 {

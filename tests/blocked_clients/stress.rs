@@ -31,7 +31,8 @@ struct Client<'a> {
     sessions: u64,
     /// Sessions that were told that they have a seat, and where.
     told: Vec<(usize, String)>,
-    /// Sessions whose last reply was that they have none and no ticket, or that ended without a reply.
+    /// Sessions whose last reply was that they have none and no ticket, or that ended without a
+    /// reply.
     without: HashSet<String>,
 }
 
@@ -46,7 +47,8 @@ impl Client<'_> {
         self.without
     }
 
-    /// A killed client connects again; a server that lets its client wait beyond all limits is a failure.
+    /// A killed client connects again; a server that lets its client wait beyond all limits is a
+    /// failure.
     fn survive(&mut self, error: &RedisError) {
         assert!(
             !error.is_timeout(),

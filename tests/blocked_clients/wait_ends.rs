@@ -229,7 +229,8 @@ fn a_lapse_during_a_pause_is_granted_after_it() {
     }
 }
 
-/// Whether the grant was made before the pause began. A pause of all commands holds this question up as well.
+/// Whether the grant was made before the pause began. A pause of all commands holds this question
+/// up as well.
 fn server_granted(dialog: &mut Dialog, mode: &str) -> bool {
     mode == "WRITE" && dialog.sessions("pool") == ["b"]
 }

@@ -1,5 +1,5 @@
-//! What holds for every command: what the server says about it, and what it answers to a wrong number
-//! of arguments, to another type, to a missing key and on a replica.
+//! What holds for every command: what the server says about it, and what it answers to a wrong
+//! number of arguments, to another type, to a missing key and on a replica.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! All commands of the module, a row each. The checks that hold for every command run from here: those
-//! in `every` beside this file, and those on rights, WATCH and tracking, and LRU and LFU.
+//! All commands of the module, a row each. The checks that hold for every command run from here:
+//! those in `every` beside this file, and those on rights, WATCH and tracking, and LRU and LFU.
 //!
 //! The calls are to be made on a pool `pool` in which `a` and `b` hold two of nine seats.
 

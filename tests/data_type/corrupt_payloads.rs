@@ -68,7 +68,8 @@ fn a_flipped_bit_makes_an_error_or_a_sound_pool() {
     for payload in payloads() {
         let body = &payload[..payload.len() - CHECKSUM];
         let mut outcomes = [0, 0];
-        // The first byte is the type, that of all modules' values: another one would test the server.
+        // The first byte is the type, that of all modules' values: another one would test the
+        // server.
         for at in 1..payload.len() - FOOTER {
             for mask in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
                 let mut flipped = body.to_vec();

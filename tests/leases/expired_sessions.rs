@@ -1,7 +1,7 @@
 //! A session is gone from its deadline on, whether or not its seat was reclaimed.
 //!
-//! Rows that have lapsed and are still there: within one MULTI, for the server's timers do not run in between; while writes are
-//! paused; and on a replica.
+//! Rows that have lapsed and are still there: within one MULTI, for the server's timers do not run
+//! in between; while writes are paused; and on a replica.
 
 use super::grants_until;
 use crate::support::{Dialog, Server, effects_of, eventually, total, wait_for_reclaim};
@@ -185,7 +185,8 @@ fn a_late_session_does_not_touch_whoever_holds_the_seat_now() {
 #[test]
 fn a_lapse_comes_in_its_millisecond_and_not_before() {
     let (_server, mut dialog) = Server::scene();
-    // The first look with no time left must be the first without the session, so never 0 and never both.
+    // The first look with no time left must be the first without the session, so never 0 and never
+    // both.
     let mut looks = 0;
     for _ in 0..20 {
         dialog.ask("SEAT.ACQUIRE pool a 1 PX 4");
@@ -319,7 +320,8 @@ fn used_is_exact_while_leases_lapse_one_by_one() {
         };
         let left = |now_ms: i64| (start_ms + 399 - now_ms).clamp(0, 400);
         let used: i64 = replies[1].parse().expect("a count");
-        // From 7.2 on TIME within MULTI is that of its start, which may be a little before the count.
+        // From 7.2 on TIME within MULTI is that of its start, which may be a little before the
+        // count.
         let latest_ms = dialog.now_ms();
         assert!(
             (left(latest_ms)..=left(at_ms(&replies[0]))).contains(&used),

@@ -1,4 +1,5 @@
-//! Leases belong to the value: wherever it goes, their lengths and their deadlines go, to the millisecond.
+//! Leases belong to the value: wherever it goes, their lengths and their deadlines go, to the
+//! millisecond.
 
 use redis::Value;
 
@@ -23,7 +24,8 @@ fn fill(dialog: &mut Dialog) {
     dialog.ask("SEAT.HEARTBEAT pool b");
 }
 
-/// The deadline of each session of the pool at `key`, found by releasing one after the other in a copy.
+/// The deadline of each session of the pool at `key`, found by releasing one after the other in a
+/// copy.
 fn deadlines(dialog: &mut Dialog, key: &str) -> Vec<i64> {
     let copy = format!("SEAT.INFO {key}:copy");
     dialog.expect(&format!("COPY {key} {key}:copy REPLACE"), "1");
@@ -208,7 +210,8 @@ fn a_digest_sees_lengths_and_deadlines() {
     assert_eq!(dialog.ask("DEBUG DIGEST-VALUE pool"), seen[0]);
 }
 
-/// What lapsed while no server ran is loaded, is gone for every command, and is then reclaimed with an effect like any other.
+/// What lapsed while no server ran is loaded, is gone for every command, and is then reclaimed with
+/// an effect like any other.
 #[test]
 fn a_lease_that_ends_while_the_server_is_down_is_reclaimed() {
     for builder in [

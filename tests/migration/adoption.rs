@@ -1,4 +1,5 @@
-//! `script-keys`: what is in the scripts' keys is taken over by the next command that writes to the pool.
+//! `script-keys`: what is in the scripts' keys is taken over by the next command that writes to the
+//! pool.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -794,7 +795,8 @@ fn a_client_that_leaves_the_queue_has_nothing_adopted() {
     dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
 }
 
-/// Each place that is kept takes longer than a turn of the timer may, for the sessions that are taken over there first.
+/// Each place that is kept takes longer than a turn of the timer may, for the sessions that are
+/// taken over there first.
 #[test]
 fn clients_that_go_at_once_all_keep_their_positions() {
     const POOLS: usize = 5;

@@ -232,7 +232,8 @@ fn scripts_from_a_primary_without_the_module_stay_scripts() {
     let primary = Server::builder().plain().tcp().config(verbatim).start();
     let replica = beside_the_scripts().replica_of(&primary).start();
     let mut dialog = Dialog::with(&primary);
-    // The acquire script asks for the time, which a script that is replicated as it is may not do before it writes.
+    // The acquire script asks for the time, which a script that is replicated as it is may not do
+    // before it writes.
     let text = "redis.call('SADD', 'license:' .. KEYS[1] .. ':active_sessions', ARGV[1]) return 1";
     assert_eq!(dialog.ask_args(&["EVAL", text, "1", "p", "a"]), "1");
     let release = load(&mut dialog, RELEASE);

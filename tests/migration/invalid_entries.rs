@@ -289,7 +289,8 @@ fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
     assert_eq!(total(&server, "seat_tickets"), 0);
 }
 
-/// Entries are known at `p` of database 1, while clients wait for their sessions at `p` of database 0.
+/// Entries are known at `p` of database 1, while clients wait for their sessions at `p` of database
+/// 0.
 #[test]
 fn entries_that_come_by_swapdb_are_nobodys_grant() {
     // In a full pool, and in one that has seats for more than are told at once.

@@ -1,4 +1,5 @@
-//! Old callers and new ones at once, and the moment at which the module comes to a server that is at work.
+//! Old callers and new ones at once, and the moment at which the module comes to a server that is
+//! at work.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -61,8 +62,9 @@ enum First {
     OwnCalls,
 }
 
-/// The module comes to a server with thousands of sessions in the scripts' keys, on which callers of the scripts are at work. A quarter
-/// of those acquire by a script that is not listed; another quarter begins to use the commands as soon as there are such.
+/// The module comes to a server with thousands of sessions in the scripts' keys, on which callers
+/// of the scripts are at work. A quarter of those acquire by a script that is not listed; another
+/// quarter begins to use the commands as soon as there are such.
 fn comes_to_a_server_at_work(first: First) {
     const HELD: usize = 4000;
     let (server, mut dialog) = Server::builder().plain().scene();

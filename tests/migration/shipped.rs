@@ -1,4 +1,5 @@
-//! What the shipped redis.conf says of the scripts, `make sha`, and the shell commands of docs/migration.md.
+//! What the shipped redis.conf says of the scripts, `make sha`, and the shell commands of
+//! docs/migration.md.
 
 use std::fs;
 use std::path::Path;
@@ -78,8 +79,8 @@ fn make_sha_prints_the_hash_by_which_a_script_is_called() {
     );
 }
 
-/// Runs the block of the guide that has these words in it, with others in the place of what is each machine's own, and returns what
-/// it prints.
+/// Runs the block of the guide that has these words in it, with others in the place of what is each
+/// machine's own, and returns what it prints.
 #[track_caller]
 fn run_block(words: &str, folder: &Path, own: &[(&str, String)]) -> String {
     let guide = fs::read_to_string(root().join("docs/migration.md")).expect("the guide");

@@ -1,7 +1,8 @@
 //! Where the module differs from the scripts, on purpose: the whole list.
 //!
-//! Each entry says why, shows examples with what either side answers and then holds, and names the steps of generated histories that
-//! it covers. A difference that no entry covers fails, and so does an entry, example or covered step that no longer differs.
+//! Each entry says why, shows examples with what either side answers and then holds, and names the
+//! steps of generated histories that it covers. A difference that no entry covers fails, and so
+//! does an entry, example or covered step that no longer differs.
 
 use std::sync::LazyLock;
 
@@ -23,7 +24,8 @@ pub enum Covers {
     Refusal(fn(&Step, &State) -> bool),
     /// In these steps the module's answer is this one.
     Answer(fn(&Step, &State) -> Option<Vec<u8>>),
-    /// In the stored metadata: the answers are equal, and the module's metadata would be the scripts' if cjson rewrote it.
+    /// In the stored metadata: the answers are equal, and the module's metadata would be the
+    /// scripts' if cjson rewrote it.
     Metadata(fn(&Object) -> bool),
     /// In no step of its own: the examples set a scene, or another entry covers it, too.
     Examples,
@@ -31,15 +33,17 @@ pub enum Covers {
 
 /// What either side makes of the same input.
 pub enum Example {
-    /// `steps`, then what each side answered and holds: `answer; answer | session={metadata without timestamps}, ..`.
-    /// A session without metadata is one whose seat leaked. An `ERR ..` of the module need only begin so, and the scripts'
-    /// errors, which are Lua's and vary between servers, are just `error`.
+    /// `steps`, then what each side answered and holds: `answer; answer | session={metadata without
+    /// timestamps}, ..`. A session without metadata is one whose seat leaked. An `ERR ..` of the
+    /// module need only begin so, and the scripts' errors, which are Lua's and vary between
+    /// servers, are just `error`.
     Answers {
         steps: Vec<Step>,
         scripts: String,
         module: String,
     },
-    /// A grant with this `metadata` is answered alike, but the module's text has `module` in it where the scripts' has `scripts`.
+    /// A grant with this `metadata` is answered alike, but the module's text has `module` in it
+    /// where the scripts' has `scripts`.
     Text {
         metadata: String,
         scripts: &'static str,
@@ -222,7 +226,8 @@ fn seats() -> Vec<Difference> {
             "ERR seats must be a 64-bit integer | ",
         )
     };
-    // What the processor makes of a double that no 64-bit integer can hold: some wrap, some saturate.
+    // What the processor makes of a double that no 64-bit integer can hold: some wrap, some
+    // saturate.
     let (wild, nan) = match cfg!(target_arch = "x86_64") {
         true => ("-9223372036854775808", "-9223372036854775808"),
         false => ("9223372036854775807", "0"),

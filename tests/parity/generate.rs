@@ -233,7 +233,8 @@ fn padded(length: usize) -> String {
     format!(r#"{{"pad":"{}"}}"#, "p".repeat(length - empty))
 }
 
-/// Objects of any shape, the reserved names among their fields; lists have at least `shortest_list` elements.
+/// Objects of any shape, the reserved names among their fields; lists have at least `shortest_list`
+/// elements.
 fn objects(
     leaf: impl Strategy<Value = String> + 'static,
     shortest_list: usize,

@@ -45,7 +45,8 @@ fn nesting(text: &[u8]) -> usize {
     deepest
 }
 
-/// Equal as JSON: the order of keys and the spelling of numbers and texts do not matter, types and values do.
+/// Equal as JSON: the order of keys and the spelling of numbers and texts do not matter, types and
+/// values do.
 pub fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => match (one.as_i128(), other.as_i128()) {
@@ -68,7 +69,8 @@ pub fn same_object(one: &Object, other: &Object) -> bool {
             .all(|(key, value)| other.get(key).is_some_and(|other| same(value, other)))
 }
 
-/// Whether cjson changes `value` by reading and writing it: a number of more than fourteen digits, an empty array.
+/// Whether cjson changes `value` by reading and writing it: a number of more than fourteen digits,
+/// an empty array.
 pub fn cjson_changes(value: &Value) -> bool {
     match value {
         Value::Number(number) => {

@@ -138,7 +138,8 @@ impl Pair {
         (step.for_scripts(sha), module)
     }
 
-    /// Takes a step on both sides and says what is wrong with the answers or the states, if anything is.
+    /// Takes a step on both sides and says what is wrong with the answers or the states, if
+    /// anything is.
     pub fn check(&mut self, step: &Step) -> Result<(), String> {
         let before = self.states.remove(&step.key).unwrap_or_default();
         let difference = differences::covering(step, &before);
@@ -282,7 +283,8 @@ impl Pair {
         Ok((listed(&self.scripts_state(key)), listed(&module)))
     }
 
-    /// Equal but for the timestamps (which [`consistent`] holds against the clock) and for what cjson is listed to change.
+    /// Equal but for the timestamps (which [`consistent`] holds against the clock) and for what
+    /// cjson is listed to change.
     fn same_state(&mut self, scripts: &State, module: &State) -> Result<bool, String> {
         if !scripts.keys().eq(module.keys()) {
             return Ok(false);
@@ -426,7 +428,8 @@ fn unix_seconds() -> u64 {
         .as_secs()
 }
 
-/// As the list of differences writes it: `session={metadata without timestamps}`, `session` if there is none.
+/// As the list of differences writes it: `session={metadata without timestamps}`, `session` if
+/// there is none.
 fn listed(state: &State) -> String {
     let row = |(id, text): (&Vec<u8>, &Option<Vec<u8>>)| {
         let id = id.escape_ascii();

@@ -29,7 +29,8 @@ fn position(bytes: &[u8], part: &[u8]) -> usize {
         .expect("the pool in the file")
 }
 
-/// Starts on a damaged file. Whatever the outcome, the server must not crash, and a pool that it took must be sound.
+/// Starts on a damaged file. Whatever the outcome, the server must not crash, and a pool that it
+/// took must be sound.
 fn starts_on(server: &mut Server, path: &PathBuf, bytes: &[u8], context: &str) -> bool {
     fs::write(path, bytes).expect("a damaged file");
     let logged = server.log().len();

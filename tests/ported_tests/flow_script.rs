@@ -1,4 +1,5 @@
-//! `tests/lua/flow_acquire.lua` on a plain server: it answers `{1, used, used}` and `{0, used, seats}`.
+//! `tests/lua/flow_acquire.lua` on a plain server: it answers `{1, used, used}` and `{0, used,
+//! seats}`.
 
 use fastrand::Rng;
 use redis::Value;
@@ -71,7 +72,8 @@ fn fresh_grants_and_denials_are_those_of_the_script() {
     assert_eq!(total(&server, "seat_expired"), 0);
 }
 
-/// Listed difference: the script counts a session that it has already, and denies it when the rest of the seats are taken.
+/// Listed difference: the script counts a session that it has already, and denies it when the rest
+/// of the seats are taken.
 #[test]
 fn the_script_counts_a_repeated_acquire_twice() {
     let (plain, server) = (Server::plain(), Server::start());
@@ -88,7 +90,8 @@ fn the_script_counts_a_repeated_acquire_twice() {
     dialog.expect(full, r#"[1, "ALREADY_ACTIVE", 1, 360000]"#);
 }
 
-/// Listed difference: the script's time to live is that of the whole set. The latest caller's counts for all.
+/// Listed difference: the script's time to live is that of the whole set. The latest caller's
+/// counts for all.
 #[test]
 fn the_script_frees_everybody_at_the_latest_callers_deadline() {
     let (plain, server) = (Server::plain(), Server::start());

@@ -1,5 +1,6 @@
-//! The integration guide's client with its time to live, each method one command; its unit tests where they are about that; and the
-//! flow document's script, which the guide's `acquire_seat` grew from, as oracle.
+//! The integration guide's client with its time to live, each method one command; its unit tests
+//! where they are about that; and the flow document's script, which the guide's `acquire_seat` grew
+//! from, as oracle.
 
 use redis::{Connection, Value};
 

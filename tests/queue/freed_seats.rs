@@ -132,7 +132,8 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
     let replies = steps.map(|(_, reply)| reply).join(", ");
     dialog.expect("EXEC", &format!("[{replies}]"));
 
-    // The waiter of a lapsed holder is granted by the command itself, and so before whoever comes after it in the transaction.
+    // The waiter of a lapsed holder is granted by the command itself, and so before whoever comes
+    // after it in the transaction.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool t 1 PX 20",

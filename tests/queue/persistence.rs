@@ -1,5 +1,5 @@
-//! Blocked clients belong to a name, tickets and limits to the value under it: what becomes of the queue when one of them goes
-//! or comes alone.
+//! Blocked clients belong to a name, tickets and limits to the value under it: what becomes of the
+//! queue when one of them goes or comes alone.
 
 use crate::support::{Dialog, Server, Waiter, eventually, now_ms, total};
 

@@ -1,4 +1,5 @@
-//! Very many leases: what their end costs whoever else uses the server, and what they cost while they run.
+//! Very many leases: what their end costs whoever else uses the server, and what they cost while
+//! they run.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::leases::grants_until;
 use crate::support::{Dialog, Server, eventually, total};
 
-/// The longest of all round trips until the server's clock shows `until_ms` and `done` agrees, which is asked now and then.
+/// The longest of all round trips until the server's clock shows `until_ms` and `done` agrees,
+/// which is asked now and then.
 fn longest_round_trip(
     dialog: &mut Dialog,
     until_ms: i64,

@@ -4,7 +4,8 @@ use fastrand::Rng;
 
 use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim, workload};
 
-/// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that many lapses.
+/// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that
+/// many lapses.
 #[track_caller]
 fn lapses_after(steps: &[&str], seats: u64) {
     let (server, mut dialog) = Server::scene();
@@ -156,7 +157,8 @@ fn after_a_reload() {
             "SEAT.ACQUIRE pool a 9 PX 300",
         ]);
         dialog.expect("DEBUG RELOAD", "+OK");
-        // On a machine that stood still the lease may have lapsed before the reload; that would prove nothing.
+        // On a machine that stood still the lease may have lapsed before the reload; that would
+        // prove nothing.
         let in_time = total(&server, "seat_expired") == 0;
         wait_for_reclaim(&server, 2);
         dialog.expect("DBSIZE", "0");

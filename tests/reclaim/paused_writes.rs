@@ -1,4 +1,5 @@
-//! A server that must not write for a while: the seats wait, nothing crashes, and primary and replica stay alike.
+//! A server that must not write for a while: the seats wait, nothing crashes, and primary and
+//! replica stay alike.
 
 use std::process::Command;
 
@@ -65,7 +66,8 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
         dialog.ask("SEAT.ACQUIRE before a 9 EX 3600");
         dialog.ask("SEAT.ACQUIRE during stays 200 EX 3600");
         old.wait_for_offset(new);
-        // The failover waits for the replica's word, which does not come before the leases have ended.
+        // The failover waits for the replica's word, which does not come before the leases have
+        // ended.
         signal(new, "STOP");
         let lines: Vec<String> = (0..100)
             .map(|n| format!("SEAT.ACQUIRE during s{n} 200 PX 200"))

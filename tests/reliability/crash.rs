@@ -13,12 +13,14 @@ use crate::support::{Dialog, Server, Waiter, total, workload};
 
 const CLIENTS: usize = 4;
 
-/// What a child of the server is at when the server is killed: what starts it, and the field of INFO that tells of it.
+/// What a child of the server is at when the server is killed: what starts it, and the field of
+/// INFO that tells of it.
 type Chore = (&'static str, &'static str);
 
 const SNAPSHOT: Chore = ("BGSAVE", "rdb_bgsave_in_progress");
 
-/// Up to 6.2 such a child waits five seconds for its parent, and keeps the clients' connections open meanwhile.
+/// Up to 6.2 such a child waits five seconds for its parent, and keeps the clients' connections
+/// open meanwhile.
 const REWRITE: Chore = ("BGREWRITEAOF", "aof_rewrite_in_progress");
 
 /// By turns.

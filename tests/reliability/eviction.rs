@@ -17,7 +17,8 @@ const EVICTING: [&str; 7] = [
     "volatile-ttl",
 ];
 
-/// Pools that may be evicted, whatever the policy, each with all its sessions and tickets and with somebody blocked at the first.
+/// Pools that may be evicted, whatever the policy, each with all its sessions and tickets and with
+/// somebody blocked at the first.
 fn filled(server: &Server) -> Dialog {
     let mut dialog = Dialog::with(server);
     for pool in 0..POOLS {

@@ -1,4 +1,5 @@
-//! A primary and two replicas, of which another becomes the primary: as planned, by Sentinel, with or without loss.
+//! A primary and two replicas, of which another becomes the primary: as planned, by Sentinel, with
+//! or without loss.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,7 +15,8 @@ use crate::support::{Dialog, Server, Waiter, eventually, eventually_within, tota
 
 const CLIENTS: usize = 3;
 
-/// Sentinels that a busy machine kept waiting for two seconds trust their clocks no more and do nothing for half a minute.
+/// Sentinels that a busy machine kept waiting for two seconds trust their clocks no more and do
+/// nothing for half a minute.
 const WATCH: Duration = Duration::from_secs(120);
 
 /// A primary and its replicas, all at one state.
@@ -67,7 +69,8 @@ impl Link for Roles {
     }
 }
 
-/// Whether all others have applied all that this one has written, and hold the same by their own digests.
+/// Whether all others have applied all that this one has written, and hold the same by their own
+/// digests.
 pub fn are_alike(nodes: &[Server], primary: usize) -> bool {
     let written = nodes[primary].info("replication")["master_repl_offset"].clone();
     let digest = nodes[primary].digest();
@@ -254,7 +257,8 @@ fn what_wait_confirmed_outlives_a_promotion_by_sentinel() {
         let old = link.agree_on_another_than(None);
         let load = Load::start(clients, &link);
         load.goes_on(150);
-        // Sentinel's own way to replace a primary that works does not wait for the replicas, and leaves it a primary for a while.
+        // Sentinel's own way to replace a primary that works does not wait for the replicas, and
+        // leaves it a primary for a while.
         let is_planned = round % 3 == 2;
         if is_planned {
             Dialog::with(&sentinels[0]).expect("SENTINEL FAILOVER seats", "+OK");

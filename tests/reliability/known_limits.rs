@@ -1,4 +1,5 @@
-//! What servers do by themselves that an operator should know of: docs/operations.md lists it, and these tests hold the list to be true.
+//! What servers do by themselves that an operator should know of: docs/operations.md lists it, and
+//! these tests hold the list to be true.
 
 use crate::reclaim::paused_writes::signal;
 use crate::support::{Dialog, Product, Server, Waiter, eventually, replicated, total};

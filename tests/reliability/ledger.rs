@@ -1,8 +1,10 @@
-//! What clients were told, kept outside the servers, and held against what a server says after a fault.
+//! What clients were told, kept outside the servers, and held against what a server says after a
+//! fault.
 //!
-//! A client knows of each of its sessions in which states it can be. An answer leaves one. A call whose answer was lost, or that a
-//! failover may undo, leaves the state before it beside those after it, and the session is left alone until an [`audit`] has looked.
-//! So an audit that finds a state which is not on the list has found something lost, or something that came back.
+//! A client knows of each of its sessions in which states it can be. An answer leaves one. A call
+//! whose answer was lost, or that a failover may undo, leaves the state before it beside those
+//! after it, and the session is left alone until an [`audit`] has looked. So an audit that finds a
+//! state which is not on the list has found something lost, or something that came back.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{self, AssertUnwindSafe};
@@ -192,8 +194,8 @@ impl Client {
         format!("client-{}-session-{n}", self.number)
     }
 
-    /// One call, or none if it fell on a session that is left alone; `confirmed` says of an answer whether it holds from now on,
-    /// whatever happens. Returns whether the session is settled.
+    /// One call, or none if it fell on a session that is left alone; `confirmed` says of an answer
+    /// whether it holds from now on, whatever happens. Returns whether the session is settled.
     pub fn step(
         &mut self,
         connection: &mut dyn ConnectionLike,
@@ -412,7 +414,8 @@ impl Call<'_> {
     }
 }
 
-/// Holds all ledgers against what the server says, and settles what was left open. No client may be at work.
+/// Holds all ledgers against what the server says, and settles what was left open. No client may be
+/// at work.
 pub fn audit(connection: &mut dyn ConnectionLike, clients: &mut [Client], context: &str) {
     let pools = Arc::clone(&clients[0].pools);
     for (number, pool) in pools.iter().enumerate() {
@@ -545,7 +548,8 @@ fn holder(
     }
 }
 
-/// Panics if at any instant more sessions surely held a pool than it has seats. Returns how many tenures that covers.
+/// Panics if at any instant more sessions surely held a pool than it has seats. Returns how many
+/// tenures that covers.
 pub fn judge(clients: &[Client], context: &str) -> usize {
     let pools = &clients[0].pools;
     let mut judged = 0;

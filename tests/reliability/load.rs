@@ -17,8 +17,8 @@ const POOLS: usize = 10_000;
 const SEATS: i64 = 2;
 const THREADS: usize = 8;
 
-/// Each thread's connections send a command each and then read their replies, so that all thousand are under way at once. Every reply
-/// is judged by what its connection knows of its own sessions.
+/// Each thread's connections send a command each and then read their replies, so that all thousand
+/// are under way at once. Every reply is judged by what its connection knows of its own sessions.
 struct Share {
     wires: Vec<Wire>,
     random: Rng,
@@ -263,7 +263,8 @@ fn a_waiter_cut_off_by_its_unread_output_leaves_no_seat() {
         server.log().contains("scheduled to be closed ASAP")
     });
     drop(greedy);
-    // Whether its reply had left before the cut is the server's affair; its lease ends it in any case.
+    // Whether its reply had left before the cut is the server's affair; its lease ends it in any
+    // case.
     eventually("the seat is free", || dialog.ask("SEAT.COUNT pool") == "0");
     eventually("the pool is gone", || dialog.ask("EXISTS pool") == "0");
     dialog.one_seat_is_free("pool");

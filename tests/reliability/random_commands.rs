@@ -260,7 +260,8 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
     command
 }
 
-/// What callers and readers of the scripts send while a team moves over, and what moves sessions between the two.
+/// What callers and readers of the scripts send while a team moves over, and what moves sessions
+/// between the two.
 fn beside_the_scripts(random: &mut Rng) -> Words {
     let (pool, of) = (key(random), key(random));
     let sessions = format!("license:{of}:active_sessions");

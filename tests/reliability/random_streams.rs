@@ -1,7 +1,9 @@
-//! Random streams of commands against a primary with a replica and an AOF: the module's own commands, good and spoilt, and all that
-//! the server can do to the same keys meanwhile. Nothing may crash, leak, diverge, or hold more sessions than anybody allowed.
+//! Random streams of commands against a primary with a replica and an AOF: the module's own
+//! commands, good and spoilt, and all that the server can do to the same keys meanwhile. Nothing
+//! may crash, leak, diverge, or hold more sessions than anybody allowed.
 //!
-//! `SEAT_TEST_SEED` repeats a failing run's commands; what has lapsed between two of them is up to the machine.
+//! `SEAT_TEST_SEED` repeats a failing run's commands; what has lapsed between two of them is up to
+//! the machine.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -20,7 +22,8 @@ const DATABASES: usize = 3;
 const CLIENTS: usize = 6;
 const MOST_WAITERS: usize = 12;
 
-/// The first byte of a payload of a module's value. Spoilt values of other types would try the server.
+/// The first byte of a payload of a module's value. Spoilt values of other types would try the
+/// server.
 const MODULE_VALUE: u8 = 7;
 
 /// Where the type's own number ends.
@@ -394,8 +397,9 @@ impl Stream {
         }
     }
 
-    /// No full synchronisation is under way. DEBUG RELOAD would overwrite the file that the replica is about to be sent, and 6.2.5
-    /// crashes by itself when a replica is killed that is being sent one.
+    /// No full synchronisation is under way. DEBUG RELOAD would overwrite the file that the replica
+    /// is about to be sent, and 6.2.5 crashes by itself when a replica is killed that is being sent
+    /// one.
     fn replica_is_online(&self) {
         if self.replica.is_none() {
             return;
@@ -407,7 +411,8 @@ impl Stream {
         });
     }
 
-    /// Has the server drop and replicate each key whose time is over: 6.2 loses it silently in a reload otherwise.
+    /// Has the server drop and replicate each key whose time is over: 6.2 loses it silently in a
+    /// reload otherwise.
     fn drop_ended_keys(&mut self) {
         for database in 0..DATABASES {
             self.observe(&["SELECT", &database.to_string()]);
@@ -495,7 +500,8 @@ impl Stream {
         self.primary.shutdown();
         let ended = Server::builder().recording().data_of(&self.primary).start();
         assert_eq!(ended.info("seat")["seat_ignored_effects"], "0");
-        // It waits for its primary to take back what has lapsed, and that is gone: it becomes one itself.
+        // It waits for its primary to take back what has lapsed, and that is gone: it becomes one
+        // itself.
         let replica = self.replica.as_ref().expect("a replica");
         redis::cmd("REPLICAOF")
             .arg("NO")

@@ -1,4 +1,5 @@
-//! What users may do who have less than all rights, beyond the single commands that `server_features::acl` looks at.
+//! What users may do who have less than all rights, beyond the single commands that
+//! `server_features::acl` looks at.
 
 use crate::data_type::corrupt_payloads::{CHECKSUM, signed};
 use crate::support::{Dialog, Server, Waiter, total};

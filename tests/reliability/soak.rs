@@ -12,8 +12,8 @@ const WAITERS: usize = 24;
 /// How many of a pool's sessions have a short lease and keep silent.
 const LAPSING: usize = 7;
 
-/// The server keeps the helper clients of those that were blocked, for others, and has buffers of its own. One small allocation that is
-/// lost in each cycle would exceed it.
+/// The server keeps the helper clients of those that were blocked, for others, and has buffers of
+/// its own. One small allocation that is lost in each cycle would exceed it.
 const SLACK: i64 = WAITERS as i64 * 45_000 + 200_000;
 
 fn used_memory(server: &Server) -> i64 {
@@ -41,8 +41,9 @@ fn all(dialog: &mut Dialog, commands: &[String]) {
     }
 }
 
-/// One cycle of everything that can become of a session: released, revoked, cleaned up, lapsed; of a ticket: taken up, given up, lost;
-/// of a blocked client: granted, timed out, gone. Returns how many there were.
+/// One cycle of everything that can become of a session: released, revoked, cleaned up, lapsed; of
+/// a ticket: taken up, given up, lost; of a blocked client: granted, timed out, gone. Returns how
+/// many there were.
 fn round(server: &Server, number: usize) -> usize {
     let mut dialog = Dialog::with(server);
     let expired = total(server, "seat_expired");

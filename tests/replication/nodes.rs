@@ -202,7 +202,8 @@ fn a_pool_that_is_refilled_at_once_has_no_time_to_live() {
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("EXPIRE pool 5000", "1");
-    // The last session goes and the next is granted the seat: to the others that is the end of the key and another key.
+    // The last session goes and the next is granted the seat: to the others that is the end of the
+    // key and another key.
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
     waiter.is_granted();
     dialog.expect("TTL pool", "-1");

@@ -1,4 +1,5 @@
-//! maxmemory reached: only what needs memory is refused, and only where the server would refuse a SET.
+//! maxmemory reached: only what needs memory is refused, and only where the server would refuse a
+//! SET.
 
 use crate::support::{Dialog, Server, Traces};
 
@@ -269,7 +270,8 @@ fn a_script_that_may_run_out_of_memory_is_granted_seats() {
     }
 }
 
-/// Sets a limit of a little more than is used, and fills the room with keys of a kilobyte until some are evicted.
+/// Sets a limit of a little more than is used, and fills the room with keys of a kilobyte until
+/// some are evicted.
 fn fill_cache(server: &Server, dialog: &mut Dialog) {
     let used = server.used_memory();
     let limit = used + 4_000_000;
@@ -298,7 +300,8 @@ fn while_eviction_makes_room_only_what_a_set_would_is_refused() {
             r#"[1, "ACQUIRED""#,
         );
     }
-    // In a transaction the server looks once, before it; what its first command takes is evicted for later.
+    // In a transaction the server looks once, before it; what its first command takes is evicted
+    // for later.
     for command in [
         "SEAT.ACQUIRE inside a 1",
         "SEAT.ACQUIRE inside b 1 QUEUE 1000",

@@ -108,7 +108,8 @@ fn a_change_of_ones_own_before_exec_counts_too() {
     dialog.expect("SEAT.COUNT pool", "2");
 }
 
-/// What a client that has read the pool under tracking hears when another sends `command`, up to its next PONG.
+/// What a client that has read the pool under tracking hears when another sends `command`, up to
+/// its next PONG.
 fn heard_after(server: &Server, other: &mut Dialog, read: &str, command: &str) -> Vec<String> {
     let mut tracking = Dialog::in_resp3(server);
     tracking.expect("CLIENT TRACKING ON", "+OK");

@@ -1,7 +1,9 @@
-//! A conversation with a server in a notation that a person reads, and that still tells every kind of reply apart.
+//! A conversation with a server in a notation that a person reads, and that still tells every kind
+//! of reply apart.
 //!
-//! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `+OK` a status, `!ERR ...` an error, `[..]` an array,
-//! `{k: v}` a RESP3 map, `nil` RESP2's null and `null` RESP3's.
+//! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `+OK` a status,
+//! `!ERR ...` an error, `[..]` an array, `{k: v}` a RESP3 map, `nil` RESP2's null and `null`
+//! RESP3's.
 
 use super::stream::escaped;
 use super::{Builder, Server, Wire, eventually};
@@ -198,8 +200,8 @@ impl Dialog {
         assert!(reply.starts_with(r#"[1, "ACQUIRED", "#), "{reply}");
     }
 
-    /// The next keyspace event that a subscriber of a pattern hears: its name or key, and its key or
-    /// name.
+    /// The next keyspace event that a subscriber of a pattern hears: its name or key, and its key
+    /// or name.
     #[track_caller]
     pub fn next_event(&mut self) -> (String, String) {
         let message = self.read();
@@ -265,7 +267,8 @@ impl Dialog {
         self.ask("EXEC")
     }
 
-    /// One seat can be taken, by one session only, and given back, and then there is no pool: nothing was leaked there.
+    /// One seat can be taken, by one session only, and given back, and then there is no pool:
+    /// nothing was leaked there.
     #[track_caller]
     pub fn one_seat_is_free(&mut self, key: &str) {
         assert_eq!(self.queue(key), [""; 0]);
@@ -298,7 +301,8 @@ impl Dialog {
     }
 }
 
-/// Everything by which a change could be noticed: all data, what was replicated, the save points' counter and the module's totals.
+/// Everything by which a change could be noticed: all data, what was replicated, the save points'
+/// counter and the module's totals.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Traces {
     digest: String,

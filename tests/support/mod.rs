@@ -6,31 +6,40 @@
 //! let mut server = Server::builder()
 //!     .module_args("max-metadata-bytes 100")          // what follows the path in `loadmodule`
 //!     .config("appendonly yes")                       // any line of redis.conf; a later line wins
-//!     .tcp()                                          // a port chosen by the system as well: replication, cluster
-//!     .start();                                       // or try_start(): Err is the log of a server that would not start
+//!     .tcp()                                          // a port as well: replication, cluster
+//!     .start();                                       // or try_start(): Err is the log
 //! let replica = Server::builder().replica_of(&server).start();
 //! let newer = Server::builder().binary(path).data_of(&server).start();
 //! let sentinel = Server::builder().sentinel().config("sentinel monitor ..").start();
 //! ```
 //!
-//! - `client()` is a `redis::Connection`; `client_resp3()` the same in RESP3. `wire()` sends argument bytes and gives back the
-//!   raw bytes of exactly one reply: `server.wire().call(&[b"SEAT.COUNT", b"pool"])`.
-//! - `kill9()`, `shutdown()` (as `SHUTDOWN`), then `restart()` or `try_restart()`: the same directory, port and configuration.
-//!   Between the two, `dir()` may be changed at will (a cut RDB). `restart()` of a running server shuts it down first.
-//! - `version()` is a tuple: `if server.version() >= (7, 0, 0) { .. } else { .. }` decides *what* must hold, not whether to look.
-//!   It is Redis's version also on Valkey, which has what 7.2.4 had; `product()` tells the two
-//!   apart, where nothing else does.
-//! - `eventually("the seat is free", || ..)` waits for a condition and panics, naming it, at the deadline. Never sleep for order.
-//! - `primary.wait_for_offset(&replica)` returns when the replica has applied what the primary has written so far.
-//! - `server.stream_of(|| ..)` is the exact list of commands that the server replicated in the meantime. It reads the
-//!   append-only file, so the server needs `builder().recording()`; `commands_in_aof()` reads the whole file.
-//! - Every server allows DEBUG, has `save ""` and no AOF unless told otherwise, and belongs to its value: dropping it kills the
-//!   process and removes the directory. A test that panics prints the end of its servers' logs. A server that died by itself
-//!   fails the test even where no assertion noticed. Whatever ends the test's own process, a
-//!   signal or an abort, ends its servers.
+//! - A scene is written with [`Dialog`]: `let (server, mut dialog) = Server::scene()`, then
+//!   `dialog.expect("SEAT.COUNT pool", "0")`. [`Waiter`] is a client that is blocked for a seat,
+//!   `cluster` has nodes of clusters, `workload` random commands.
+//! - What was replicated is read by [`replicated`], [`effects_of`] and [`units`].
+//! - `client()` is a `redis::Connection`; `client_resp3()` the same in RESP3. `wire()` sends
+//!   argument bytes and gives back the raw bytes of exactly one reply:
+//!   `server.wire().call(&[b"SEAT.COUNT", b"pool"])`.
+//! - `kill9()`, `shutdown()` (as `SHUTDOWN`), then `restart()` or `try_restart()`: the same
+//!   directory, port and configuration. Between the two, `dir()` may be changed at will (a cut
+//!   RDB). `restart()` of a running server shuts it down first.
+//! - `version()` is a tuple: `if server.version() >= (7, 0, 0) { .. } else { .. }` decides *what*
+//!   must hold, not whether to look. It is Redis's version also on Valkey, which has what 7.2.4
+//!   had; `product()` tells the two apart, where nothing else does.
+//! - `eventually("the seat is free", || ..)` waits for a condition and panics, naming it, at the
+//!   deadline. Never sleep for order.
+//! - `primary.wait_for_offset(&replica)` returns when the replica has applied what the primary has
+//!   written so far.
+//! - `server.stream_of(|| ..)` is the exact list of commands that the server replicated in the
+//!   meantime. It reads the append-only file, so the server needs `builder().recording()`;
+//!   `commands_in_aof()` reads the whole file.
+//! - Every server allows DEBUG, has `save ""` and no AOF unless told otherwise, and belongs to its
+//!   value: dropping it kills the process and removes the directory. A test that panics prints the
+//!   end of its servers' logs. A server that died by itself fails the test even where no assertion
+//!   noticed. Whatever ends the test's own process, a signal or an abort, ends its servers.
 //!
-//! The binary is `REDIS_SERVER` (default `redis-server` from PATH). The module is `REDIS_SEAT_MODULE`, else the
-//! fixture lets cargo build it, in the profile of the test binary.
+//! The binary is `REDIS_SERVER` (default `redis-server` from PATH). The module is
+//! `REDIS_SEAT_MODULE`, else the fixture lets cargo build it, in the profile of the test binary.
 
 pub mod cluster;
 mod dialog;

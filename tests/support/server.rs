@@ -148,7 +148,8 @@ impl Builder {
             .config(&format!("replicaof 127.0.0.1 {}", primary.port()))
     }
 
-    /// Keeps an append-only file in which each command stands before its reply is sent, as [`Server::stream_of`] needs it.
+    /// Keeps an append-only file in which each command stands before its reply is sent, as
+    /// [`Server::stream_of`] needs it.
     pub fn recording(self) -> Self {
         self.config("appendonly yes")
             .config("appendfsync always")
@@ -421,7 +422,8 @@ impl Server {
         );
     }
 
-    /// Starts the server again (after a SHUTDOWN if it runs) with its directory, port and configuration.
+    /// Starts the server again (after a SHUTDOWN if it runs) with its directory, port and
+    /// configuration.
     #[track_caller]
     pub fn restart(&mut self) {
         self.try_restart()
@@ -573,7 +575,8 @@ fn module() -> &'static Path {
     })
 }
 
-/// Cargo does not build a cdylib for the tests beside it, and what an earlier build left may be stale.
+/// Cargo does not build a cdylib for the tests beside it, and what an earlier build left may be
+/// stale.
 fn built_module() -> PathBuf {
     let exe = env::current_exe().expect("the path of the test binary");
     let profile_dir = exe

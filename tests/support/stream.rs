@@ -1,5 +1,6 @@
-//! What a server replicated, read from its append-only file: the same commands as a replica gets, and exact on every version,
-//! for with `appendfsync always` a command is in the file before its reply is sent.
+//! What a server replicated, read from its append-only file: the same commands as a replica gets,
+//! and exact on every version, for with `appendfsync always` a command is in the file before its
+//! reply is sent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +10,15 @@ use super::{Server, now_ms};
 /// A command as its arguments.
 pub type Command = Vec<Vec<u8>>;
 
-/// Bytes outside printable ASCII escaped. Quotes are left as they are, for JSON would be hard to read
-/// otherwise.
+/// Bytes outside printable ASCII escaped. Quotes are left as they are, for JSON would be hard to
+/// read otherwise.
 pub(super) fn escaped(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     text.replace("\\\"", "\"").replace("\\'", "'")
 }
 
-/// The arguments as text, bytes outside printable ASCII escaped: for comparing and for reading. The numbers of an effect, which are
-/// one argument, stand apart.
+/// The arguments as text, bytes outside printable ASCII escaped: for comparing and for reading. The
+/// numbers of an effect, which are one argument, stand apart.
 pub fn words(command: &Command) -> Vec<String> {
     let is_effect = command.first().is_some_and(|name| name == b"SEAT.EFFECT");
     let mut words = Vec::new();
@@ -50,7 +51,8 @@ pub fn effects_of(server: &Server, actions: impl FnOnce()) -> Vec<String> {
     lines
 }
 
-/// What a server replicated while `actions` ran: the effects on pools, the present time as `T`, those of one unit together.
+/// What a server replicated while `actions` ran: the effects on pools, the present time as `T`,
+/// those of one unit together.
 #[track_caller]
 pub fn units(server: &Server, actions: impl FnOnce()) -> Vec<Vec<String>> {
     let mut units = Vec::new();
@@ -104,15 +106,18 @@ impl Server {
         commands
     }
 
-    /// The files of the append-only log in the order of replay: one up to 6.2, those of the manifest from 7.0 on.
+    /// The files of the append-only log in the order of replay: one up to 6.2, those of the
+    /// manifest from 7.0 on.
     #[track_caller]
     pub fn aof_files(&self) -> Vec<PathBuf> {
         aof_files(self.dir())
     }
 
-    /// The commands that the server replicated while `actions` ran, without the `SELECT` of a database.
+    /// The commands that the server replicated while `actions` ran, without the `SELECT` of a
+    /// database.
     ///
-    /// Effects that come from a timer may still be under way: make `actions` wait for what they did.
+    /// Effects that come from a timer may still be under way: make `actions` wait for what they
+    /// did.
     #[track_caller]
     pub fn stream_of(&self, actions: impl FnOnce()) -> Vec<Command> {
         let before = self.commands_in_aof().len();
@@ -129,7 +134,8 @@ fn aof_files(dir: &Path) -> Vec<PathBuf> {
     if !manifest.exists() {
         return vec![dir.join("appendonly.aof")];
     }
-    // Lines such as: file appendonly.aof.1.incr.aof seq 1 type i. History (type h) is what a rewrite replaced.
+    // Lines such as: file appendonly.aof.1.incr.aof seq 1 type i. History (type h) is what a
+    // rewrite replaced.
     fs::read_to_string(manifest)
         .expect("a readable manifest")
         .lines()

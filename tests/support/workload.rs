@@ -16,8 +16,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Sends `steps` random commands on a few pools: grants, heartbeats, releases and revocations, plain, in transactions and in scripts,
-/// and what the server's own commands do to a key.
+/// Sends `steps` random commands on a few pools: grants, heartbeats, releases and revocations,
+/// plain, in transactions and in scripts, and what the server's own commands do to a key.
 pub fn run(dialog: &mut Dialog, random: &mut Rng, steps: usize) {
     for _ in 0..steps {
         let command = seat_command(random);

@@ -1,4 +1,5 @@
-//! A ticket whose poller falls silent is lost after its time, by timer, and its seat goes on at once.
+//! A ticket whose poller falls silent is lost after its time, by timer, and its seat goes on at
+//! once.
 
 use super::poll;
 use crate::queue::recording;

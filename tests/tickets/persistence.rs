@@ -4,7 +4,8 @@ use super::poll;
 use crate::queue::recording;
 use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
 
-/// `h` holds one of two seats, and the other is kept for t1 whom t2 and t3 follow; t2 has polled again since.
+/// `h` holds one of two seats, and the other is kept for t1 whom t2 and t3 follow; t2 has polled
+/// again since.
 #[track_caller]
 fn fill(dialog: &mut Dialog) {
     dialog.acquire("pool", "a", 2, "{}");
