@@ -156,7 +156,7 @@ impl Pool {
 
     /// Whether there is a session, expired or not. O(1).
     pub fn has_sessions(&self) -> bool {
-        self.len() > 0
+        self.sessions.len() > 0
     }
 
     /// Whether there is a row of this id, lapsed or not. O(1).
