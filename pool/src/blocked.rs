@@ -97,11 +97,6 @@ impl<C> BlockedQueue<C> {
         }
     }
 
-    /// How many clients are blocked. O(1).
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Whether no client is blocked. O(1).
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

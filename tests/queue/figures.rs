@@ -1,7 +1,7 @@
 //! Whose turn it is: each session is judged by the figure that it stated itself.
 
 use super::{NOTHING, recording};
-use crate::support::{Dialog, Server, Waiter, eventually, replicated, units};
+use crate::support::{Dialog, Server, Waiter, eventually, units};
 
 /// A pool of two seats, both held, and Bob who waits for one of them.
 fn with_bob_waiting(server: &Server) -> (Dialog, Waiter) {
@@ -164,15 +164,11 @@ fn a_ninth_figure_is_refused_and_a_poll_keeps_the_one_it_has() {
         r#"[0, "QUEUED", 2, 1, 9]"#,
     );
     // It shares its figure, so another of its own would be one more.
-    let effects = replicated(&server, || {
+    let sent = units(&server, || {
         dialog.expect(
             "SEAT.ACQUIRE pool more -7 QUEUE 60000",
             r#"[0, "QUEUED", 2, -7, 9]"#,
         );
     });
-    assert_eq!(effects.len(), 1, "{effects:?}");
-    assert!(
-        effects[0].starts_with("SEAT.EFFECT pool JOIN more 1 "),
-        "{effects:?}"
-    );
+    assert_eq!(sent, [["pool JOIN more 1 9 T 60000 T"]]);
 }
