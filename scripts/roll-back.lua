@@ -1,4 +1,4 @@
--- Gives every pool of every database back to the scripts' keys, and returns how many sessions that were and which pools could
+-- Gives every pool of every database back to the legacy keys, and returns how many sessions that were and which pools could
 -- not be given back, with the reason. docs/migration.md says when to run it.
 local sessions, left, database = 0, {}, 0
 while not redis.pcall('SELECT', database).err do

@@ -66,13 +66,13 @@ pub(crate) static ALLOW_EFFECTS: Switch = Switch {
     value: AtomicBool::new(false),
 };
 
-/// Whether sessions in the scripts' keys are taken over by whatever writes to their pool.
+/// Whether sessions in the legacy keys are taken over by whatever writes to their pool.
 pub(crate) static SCRIPT_KEYS: Switch = Switch {
     name: c"script-keys",
     value: AtomicBool::new(false),
 };
 
-/// Whether readers of the scripts' keys are answered from the pool.
+/// Whether readers of the legacy keys are answered from the pool.
 pub(crate) static SCRIPT_VIEW: Switch = Switch {
     name: c"script-view",
     value: AtomicBool::new(false),
@@ -305,7 +305,7 @@ pub(crate) fn warn_of_missing_lists(ctx: Ctx<'_>) {
     if !missing.is_empty() && missing.len() < LISTS.len() {
         let missing = missing.join(" and ");
         ctx.log_warning(&format!(
-            "no script is carried out as a command, since that takes all three lists: still missing {missing}"
+            "no script is carried out as a command until all three lists are set; missing: {missing}"
         ));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum Error {
     TooManyFigures,
     /// This node may not serve the key at present.
     TryAgain,
-    /// A session in the scripts' keys that no pool can hold.
+    /// A session in the legacy keys that no pool can hold.
     NotImportable {
         /// Which; of a long name the beginning.
         session: Box<[u8]>,
@@ -92,15 +92,15 @@ impl fmt::Display for Error {
                 f,
                 "ERR the sessions in the queue state {MAX_FIGURES} different numbers of seats, the most that may wait; state one of those, or use SEAT.RESIZE to set one for all"
             ),
-            Self::TryAgain => f.write_str("TRYAGAIN This node cannot serve the pool any more, ask again"),
+            Self::TryAgain => f.write_str("TRYAGAIN This node no longer serves this pool; retry"),
             Self::NotImportable { session, why } => {
                 let dots = if session.len() == LONGEST_NAMED { "..." } else { "" };
                 let session = session.escape_ascii();
-                write!(f, "ERR session {session}{dots} cannot be taken over: {why}")
+                write!(f, "ERR session {session}{dots} cannot be imported: {why}")
             }
             Self::NoCommand(name) => write!(
                 f,
-                "ERR this needs {}, which the server has not by that name",
+                "ERR required command {} is unavailable (renamed?)",
                 name.to_string_lossy()
             ),
             Self::SameKey => f.write_str("ERR the pool and the keys to export to must be three keys"),

@@ -276,7 +276,7 @@ pub(crate) fn saw_whether_it_refuses(ctx: Ctx<'_>, refuses: bool) {
     if has_begun {
         AWAKE_UNTIL_MS.store(i64::MIN, Relaxed);
         ctx.log_notice(
-            "the server refuses writes: no lease expires meanwhile, nor in the lease-grace after it",
+            "the server refuses writes: no lease expires until the lease-grace after it is over",
         );
     }
 }

@@ -54,13 +54,13 @@ pub(crate) static QUEUED: Total = Total::new("queued");
 pub(crate) static GRANTED: Total = Total::new("granted");
 /// Places given up before their turn came.
 pub(crate) static LEFT: Total = Total::new("left");
-/// Sessions taken over from the scripts' keys.
+/// Sessions taken over from the legacy keys.
 pub(crate) static IMPORTED: Total = Total::new("imported");
-/// Sessions given back to the scripts' keys.
+/// Sessions given back to the legacy keys.
 pub(crate) static EXPORTED: Total = Total::new("exported");
 /// Calls of listed scripts that were carried out as commands.
 pub(crate) static SCRIPT_CALLS: Total = Total::new("script_calls");
-/// Readers of the scripts' keys that were answered.
+/// Readers of the legacy keys that were answered.
 pub(crate) static SCRIPT_READS: Total = Total::new("script_reads");
 /// Effects from a primary or an AOF that met no session; anything but 0 means that a node has
 /// diverged.

@@ -40,11 +40,11 @@ pub fn beside_the_scripts() -> Builder {
 
 pub use shipped::arguments as shipped_arguments;
 
-/// The scripts' keys for the pool `p`.
+/// The legacy keys for the pool `p`.
 const SESSIONS: &str = "license:p:active_sessions";
 const METADATA: &str = "license:p:session_metadata";
 
-/// Has sessions in the scripts' keys for the pool `p`, with metadata.
+/// Has sessions in the legacy keys for the pool `p`, with metadata.
 #[track_caller]
 fn fill(dialog: &mut Dialog, sessions: &[&str]) {
     for session in sessions {

@@ -26,7 +26,7 @@ pub struct Measured {
     pub longest: Option<Longest>,
     pub lapse: Option<Lapse>,
     pub lapse_aof: Option<Lapse>,
-    /// Of the scripts' keys, and of a pool.
+    /// Of the legacy keys, and of a pool.
     pub load: Option<[Load; 2]>,
     pub replication: Option<Replication>,
     pub instructions: Option<Vec<Count>>,
@@ -191,7 +191,7 @@ fn budgets_of_size(size: &Size) -> Vec<Budget> {
     });
     vec![
         Budget::new(
-            "memory for a session in units of the scripts' keys, the worst of all sizes",
+            "memory for a session in units of the legacy keys, the worst of all sizes",
             Bound::AtMost(0.65),
             memory.into_iter().fold(0.0, f64::max),
             "×",
@@ -293,7 +293,7 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
             "load",
             table(
                 &["1,000,000 sessions", "loaded in", "file"],
-                [row("scripts' keys", script), row("pool", module)],
+                [row("legacy keys", script), row("pool", module)],
             ),
         ));
     }
@@ -615,7 +615,7 @@ fn headlines(measured: &Measured, budgets: &[Budget]) -> String {
            {release:.1} times less for a `RELEASE`.\n\
          - **Throughput** of `ACQUIRE` in pipelines of 16: {script:.1} times that of the script, {set:.2} times that of a plain `SET`\n  \
            of the same payload; with an AOF (`everysec`) {aof:.1} times that of the script.\n\
-         - **Memory:** {bytes} bytes for a session in a pool of 100,000, against {script_bytes} in the scripts' keys.\n\
+         - **Memory:** {bytes} bytes for a session in a pool of 100,000, against {script_bytes} in the legacy keys.\n\
          - **Size:** at 1,000,000 sessions a call costs {growth:.1} times what it costs at 1,000, at most; the longest command on one\n  \
            session took {longest:.2} ms.\n\n\
          ![Server time of each call: module, scripts, functions](docs/benchmarks/server-time.svg)\n\n\

@@ -30,7 +30,7 @@ impl Lease {
 pub enum Effect<'a> {
     /// A session holds a seat.
     Grant(Grant<'a>),
-    /// The same for a session that held its seat in the scripts' keys before.
+    /// The same for a session that held its seat in the legacy keys before.
     Import(Grant<'a>),
     /// A session sent a sign of life.
     Beat(Beat<'a>),

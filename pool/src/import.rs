@@ -8,7 +8,7 @@ use crate::moment::Moment;
 use crate::pool::{Pool, seconds};
 use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-/// A session to be taken over from the scripts' keys, checked.
+/// A session to be taken over from the legacy keys, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import<'a> {
     session: &'a [u8],
@@ -16,7 +16,7 @@ pub struct Import<'a> {
     stored: Option<Stored<'a>>,
 }
 
-/// Why a session cannot be taken over.
+/// Why a session cannot be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportError {
     /// The pool has no session without a name.

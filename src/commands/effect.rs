@@ -41,7 +41,7 @@ impl Command for Effect {
             // A node that has diverged would otherwise fill its log.
             if ignored.is_power_of_two() {
                 ctx.log_warning(&format!(
-                    "{ignored} effects so far met no session: this node has diverged from its primary or its AOF"
+                    "{ignored} effects so far were for unknown sessions: this node has diverged from its primary or its AOF"
                 ));
             }
         }

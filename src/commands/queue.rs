@@ -39,7 +39,7 @@ pub(super) struct Position;
 impl Command for Position {
     const SPEC: Spec = Spec {
         name: c"seat.position",
-        summary: c"Returns a session's place in the queue; 1 is the first.",
+        summary: c"Returns a session's position in the queue; 1 is the first.",
         complexity: c"O(log(N)) where N is the number of sessions that wait",
         since: SINCE,
         flags: c"readonly fast",

@@ -1,4 +1,4 @@
-//! Sessions between the scripts' keys and the pool: taking them over, and giving them back.
+//! Sessions between the legacy keys and the pool: taking them over, and giving them back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Caller {
     }
 }
 
-/// What taking over and giving back need to do with the scripts' keys.
+/// What taking over and giving back need to do with the legacy keys.
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
 /// How often one command looks at the legacy keys, at most: whoever hears of the entries that go
@@ -192,7 +192,7 @@ fn find<'a>(
         return Found::Nothing;
     }
     if caller == Caller::Client && !rights::caller_may(ctx, &names.both(), RIGHTS) {
-        let whose = "the scripts' keys, whose sessions come first";
+        let whose = "the legacy keys, whose sessions must be adopted first";
         return Found::Unknown(Error::NotAllowed(whose));
     }
     let known = legacy_keys::known_invalid(ctx.selected_database(), name.bytes());
@@ -261,7 +261,7 @@ pub(super) fn take_over(
 /// Has sessions hold seats, and returns how many of them did not before. The queue is to be served
 /// then.
 fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
-    // The scripts' keys do not say what the limit was. It was no lower than those who wait say, or
+    // The legacy keys do not say what the limit was. It was no lower than those who wait say, or
     // than what was granted under it.
     let blocked = key.blocked();
     let waiting = blocked.first().map(|entry| blocked.figure(entry));

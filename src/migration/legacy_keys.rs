@@ -1,4 +1,4 @@
-//! Which of the scripts' keys may exist: a hint, so that a command whose pool has none pays nothing
+//! Which of the legacy keys may exist: a hint, so that a command whose pool has none pays nothing
 //! to find that out.
 //!
 //! Keyspace events tell of each such key that comes to be. What was there before is found by one
@@ -50,7 +50,7 @@ impl KnownInvalid {
 /// What is known of a data set.
 #[derive(Default)]
 struct Known {
-    /// The pools, by database, of whose scripts' keys at least one was there when it was last heard
+    /// The pools, by database, of whose legacy keys at least one was there when it was last heard
     /// of.
     pools: BTreeMap<c_int, Pools>,
     /// Of a data set that is not shown: whether no others are possible, so that no walk is needed
@@ -90,7 +90,7 @@ thread_local! {
     };
 }
 
-/// Whether the scripts' keys of this pool may exist, so that it is worth a look.
+/// Whether the legacy keys of this pool may exist, so that it is worth a look.
 pub(super) fn may_exist(database: c_int, pool: &[u8]) -> bool {
     STATE.with_borrow(|state| {
         state.is_on
@@ -241,7 +241,7 @@ fn on_timer(ctx: Ctx<'_>) {
     if is_over {
         let pools = STATE.with_borrow(State::pools);
         ctx.log_notice(&format!(
-            "all keys were looked through: {pools} pools have sessions in the scripts' keys"
+            "all keys have been scanned: {pools} pools have sessions in legacy keys"
         ));
     } else {
         ctx.create_timer(PAUSE_MS, on_timer);

@@ -13,7 +13,7 @@ use crate::ffi::{Incoming, OwnedStr, Str, with_module_context};
 use crate::sha::sha_of_hex;
 use crate::{slot, stats};
 
-/// A command that reads one of the scripts' keys.
+/// A command that reads one of the legacy keys.
 pub(crate) struct Reader {
     /// The server's command.
     pub(crate) native: &'static CStr,

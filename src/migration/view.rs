@@ -1,8 +1,8 @@
 //! `SEAT.SISMEMBER`, `SEAT.SMEMBERS`, `SEAT.SCARD`, `SEAT.HGET`, `SEAT.HGETALL`, `SEAT.HEXISTS`,
-//! `SEAT.HLEN`, `SEAT.HKEYS`: what readers of the scripts' keys become, and answered as these keys
+//! `SEAT.HLEN`, `SEAT.HKEYS`: what readers of the legacy keys become, and answered as these keys
 //! would be.
 //!
-//! Where the pool exists it counts, together with what others have put into the scripts' keys since
+//! Where the pool exists it counts, together with what others have put into the legacy keys since
 //! and no command has taken over yet. Where it does not, the keys are read as they are.
 
 use std::ffi::CStr;
@@ -53,7 +53,7 @@ impl<const READER: usize> Command for View<READER> {
                 let key = PoolKey::read(ctx, pool_name.get(), moment)?;
                 let read = raw::REDISMODULE_CMD_KEY_ACCESS;
                 if !rights::caller_may(ctx, &[pool_name.get()], read) {
-                    return Err(Error::NotAllowed("the pool that has the sessions now"));
+                    return Err(Error::NotAllowed("the pool that now holds the sessions"));
                 }
                 let view = Seen {
                     ctx,
@@ -71,7 +71,7 @@ impl<const READER: usize> Command for View<READER> {
     }
 }
 
-/// A pool as the scripts' keys would show it.
+/// A pool as the legacy keys would show it.
 struct Seen<'a> {
     ctx: Ctx<'a>,
     pool: &'a Pool,

@@ -90,7 +90,7 @@ fn second_or_queue(dialog: &mut Dialog, second: &mut Waiter, deleted_after: bool
     dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
 }
 
-const SENT_AWAY: &str = "!TRYAGAIN This node cannot serve the pool any more, ask again";
+const SENT_AWAY: &str = "!TRYAGAIN This node no longer serves this pool; retry";
 
 /// The pool is full, `b` and `c` are blocked there, `d` with a ticket; there is a second server
 /// without keys.

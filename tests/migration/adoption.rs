@@ -1,4 +1,4 @@
-//! `script-keys`: what is in the scripts' keys is taken over by the next command that writes to the
+//! `script-keys`: what is in the legacy keys is taken over by the next command that writes to the
 //! pool.
 
 use std::collections::HashSet;
@@ -210,7 +210,7 @@ fn what_would_change_an_invalid_entry_is_refused_by_name() {
         "SEAT.HEARTBEAT p s EX 60",
     ] {
         let before = Traces::of(&server);
-        dialog.begins(command, "!ERR session s cannot be taken over: ");
+        dialog.begins(command, "!ERR session s cannot be imported: ");
         assert_eq!(Traces::of(&server), before, "{command}");
     }
     // What holds the seats is not lost, and is adopted as soon as it can be.
@@ -346,7 +346,7 @@ fn the_error_of_an_invalid_entry_with_a_long_name_is_short() {
     assert_eq!(
         reply,
         format!(
-            "!ERR session {}... cannot be taken over: a session must be at most 65535 bytes",
+            "!ERR session {}... cannot be imported: a session must be at most 65535 bytes",
             "s".repeat(100)
         )
     );
@@ -717,7 +717,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         fill(&mut dialog, &["a", "b"]);
         for command in ["SEAT.ACQUIRE p d 9", "SEAT.RELEASE p a"] {
             let reply = dialog.ask(command);
-            let expected = format!("!ERR this needs {name}, ");
+            let expected = format!("!ERR required command {name} is unavailable");
             assert!(reply.starts_with(&expected), "{command}: {reply}");
         }
         // Nor does the timer grant a seat past them.
@@ -737,7 +737,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
             "SEAT.HEARTBEAT p a",
         ] {
             let reply = dialog.ask(command);
-            let expected = format!("!ERR this needs {name}, ");
+            let expected = format!("!ERR required command {name} is unavailable");
             assert!(reply.starts_with(&expected), "{command}: {reply}");
         }
         dialog.expect(&format!("SCARD {SESSIONS}"), "3");
@@ -748,7 +748,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         dialog.expect("SEAT.ACQUIRE p d 3", r#"[1, "ACQUIRED", 3, 3]"#);
         for command in ["SEAT.RELEASE p s", "SEAT.REVOKE p a s"] {
             let reply = dialog.ask(command);
-            let expected = format!("!ERR this needs {name}, ");
+            let expected = format!("!ERR required command {name} is unavailable");
             assert!(reply.starts_with(&expected), "{command}: {reply}");
         }
         dialog.expect("SEAT.CLEANUP p", "[0, 3]");
@@ -760,7 +760,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         let digest = server.digest();
         let reply = dialog.ask(&format!("SEAT.EXPORT p {SESSIONS} {METADATA}"));
         assert!(
-            reply.starts_with(&format!("!ERR this needs {name}, ")),
+            reply.starts_with(&format!("!ERR required command {name} is unavailable")),
             "{reply}"
         );
         assert_eq!(server.digest(), digest, "{name}");
@@ -771,7 +771,10 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
     dialog.acquire("p", "a", 1, "{}");
     dialog.expect(&format!("SCARD {SESSIONS}"), "1");
     dialog.expect(&format!("SADD {SESSIONS} b"), "1");
-    dialog.begins(&format!("SCARD {SESSIONS}"), "!ERR this needs SMEMBERS, ");
+    dialog.begins(
+        &format!("SCARD {SESSIONS}"),
+        "!ERR required command SMEMBERS is unavailable",
+    );
 }
 
 #[test]

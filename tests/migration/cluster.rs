@@ -1,4 +1,4 @@
-//! In a cluster the scripts' keys belong to a pool only if they are in its slot.
+//! In a cluster the legacy keys belong to a pool only if they are in its slot.
 
 use std::time::{Duration, Instant};
 

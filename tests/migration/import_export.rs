@@ -152,7 +152,7 @@ fn one_bad_row_is_named_and_nothing_changes() {
     ] {
         dialog.ask_args(&["HSET", super::METADATA, "b", bad]);
         let before = Traces::of(&server);
-        dialog.begins(&import, "!ERR session b cannot be taken over: ");
+        dialog.begins(&import, "!ERR session b cannot be imported: ");
         assert_eq!(Traces::of(&server), before, "{bad}");
     }
     // A session's name comes back readable whatever it is.
@@ -330,7 +330,7 @@ fn those_who_wait_at_an_exported_pool_are_told_to_ask_again() {
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p b 1 BLOCK 0");
     dialog.expect("SEAT.EXPORT p set hash", "1");
-    waiter.hears("!TRYAGAIN This node cannot serve the pool any more, ask again");
+    waiter.hears("!TRYAGAIN This node no longer serves this pool; retry");
     dialog.expect("EXISTS p", "0");
 }
 

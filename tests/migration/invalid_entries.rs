@@ -282,7 +282,7 @@ fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
     plain.hears(r#"[1, "ALREADY_ACTIVE", 5]"#);
     ticketed.hears(r#"[1, "ALREADY_ACTIVE", 5]"#);
     let reply = leased.read();
-    let expected = "!ERR session u cannot be taken over: ";
+    let expected = "!ERR session u cannot be imported: ";
     assert!(reply.starts_with(expected), "{reply}");
     // Nor is a seat kept for a ticket of such a session.
     assert_eq!(dialog.queue("p"), ["w"]);

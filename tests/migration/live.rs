@@ -25,7 +25,7 @@ fn callers_of_scripts_and_of_commands_share_the_seats() {
     assert!(total(&server, "seat_script_calls") > 1000);
 }
 
-/// What the scripts' keys show is what the commands show.
+/// What the legacy keys show is what the commands show.
 #[track_caller]
 fn readers_agree(server: &Server) {
     let mut dialog = Dialog::with(server);
@@ -62,7 +62,7 @@ enum First {
     OwnCalls,
 }
 
-/// The module comes to a server with thousands of sessions in the scripts' keys, on which callers
+/// The module comes to a server with thousands of sessions in the legacy keys, on which callers
 /// of the scripts are at work. A quarter of those acquire by a script that is not listed; another
 /// quarter begins to use the commands as soon as there are such.
 fn comes_to_a_server_at_work(first: First) {

@@ -183,7 +183,7 @@ fn the_guides_trial_names_invalid_entries_and_no_others() {
         panic!("{printed}")
     };
     assert!(
-        line.starts_with("bad: ERR session c cannot be taken over: "),
+        line.starts_with("bad: ERR session c cannot be imported: "),
         "{line}"
     );
     // The live server is as it was.

@@ -1,4 +1,4 @@
-//! `script-view`: readers of the scripts' keys are answered from the pool.
+//! `script-view`: readers of the legacy keys are answered from the pool.
 
 use super::{METADATA, SESSIONS, beside_the_scripts};
 use crate::support::{Dialog, Server, Traces, total};

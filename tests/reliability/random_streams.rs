@@ -676,7 +676,7 @@ fn random_streams_with_effects_from_clients_leave_them_sound() {
 #[test]
 fn random_streams_beside_the_scripts_leave_them_sound() {
     let steps = scale(4500, 100_000);
-    // Sessions that are taken over from the scripts' keys are not held to the limit.
+    // Sessions that are taken over from the legacy keys are not held to the limit.
     let sent = run(
         Taste {
             boundless: true,

@@ -295,8 +295,7 @@ const LISTS: [&str; 3] = ["acquire-sha", "release-sha", "heartbeat-sha"];
 
 /// Which lists the log says are missing, warning by warning.
 fn missing_lists(server: &Server) -> Vec<String> {
-    let warning =
-        "no script is carried out as a command, since that takes all three lists: still missing ";
+    let warning = "no script is carried out as a command until all three lists are set; missing: ";
     let log = server.log();
     let told = log.lines().filter_map(|line| line.split_once(warning));
     told.map(|(_, missing)| missing.to_owned()).collect()
