@@ -90,7 +90,7 @@ fn all(criterion: &mut Criterion) {
     }
 }
 
-/// A batch of lapsed sessions is taken back, and granted again before the clock runs on.
+/// A batch of expired sessions is taken back, and granted again before the clock runs on.
 fn reclaiming(criterion: &mut Criterion, held: &[String]) {
     if held.len() < BATCH {
         return;
@@ -102,14 +102,14 @@ fn reclaiming(criterion: &mut Criterion, held: &[String]) {
         bencher.iter_custom(|calls| {
             let mut elapsed = Duration::ZERO;
             for _ in 0..calls {
-                let lapsed = pool.pool.lapsed(Moment::at(i64::MAX - 1), BATCH);
-                let lapsed: Vec<String> = lapsed
+                let expired = pool.pool.expired(Moment::at(i64::MAX - 1), BATCH);
+                let expired: Vec<String> = expired
                     .map(|id| String::from_utf8_lossy(id).into_owned())
                     .collect();
                 let start = Instant::now();
                 reclaim(&mut pool);
                 elapsed += start.elapsed();
-                for id in &lapsed {
+                for id in &expired {
                     acquire(&mut pool, id, true);
                 }
             }

@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 
 use seat_pool::{
-    Beat, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND,
+    Effect, Freed, Grant, Heartbeat, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND,
     MAX_SESSION_BYTES, Metadata, Ticket,
 };
 
@@ -36,7 +36,7 @@ const NAME: &CStr = c"SEAT.EFFECT";
 struct Words {
     grant: OwnedStr,
     import: OwnedStr,
-    beat: OwnedStr,
+    heartbeat: OwnedStr,
     renew: OwnedStr,
     join: OwnedStr,
     leave: OwnedStr,
@@ -53,7 +53,7 @@ thread_local! {
     static WORDS: Words = Words {
         grant: OwnedStr::new(b"GRANT"),
         import: OwnedStr::new(b"IMPORT"),
-        beat: OwnedStr::new(b"BEAT"),
+        heartbeat: OwnedStr::new(b"BEAT"),
         renew: OwnedStr::new(b"RENEW"),
         join: OwnedStr::new(b"JOIN"),
         leave: OwnedStr::new(b"LEAVE"),
@@ -93,15 +93,15 @@ fn with_arguments(
                 let metadata = metadata.as_ref().map_or(words.absent.get(), Sent::get);
                 send(&[key, kind.get(), session.get(), numbers.get(), metadata]);
             }
-            Effect::Beat(Beat { session, .. })
+            Effect::Heartbeat(Heartbeat { session, .. })
             | Effect::Renew { session, .. }
             | Effect::Join(Join { session, .. }) => {
                 let kind = match effect {
-                    Effect::Beat(beat) => {
-                        numbers.add(beat.last_heartbeat);
-                        numbers.add(beat.heartbeat_count);
-                        numbers.add_lease(beat.lease);
-                        &words.beat
+                    Effect::Heartbeat(heartbeat) => {
+                        numbers.add(heartbeat.last_heartbeat);
+                        numbers.add(heartbeat.heartbeat_count);
+                        numbers.add_lease(heartbeat.lease);
+                        &words.heartbeat
                     }
                     Effect::Join(join) => {
                         numbers.add(join.seats);
@@ -226,7 +226,7 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
     } else if kind.is_word("IMPORT") {
         Effect::Import(fields.grant()?)
     } else if kind.is_word("BEAT") {
-        Effect::Beat(Beat {
+        Effect::Heartbeat(Heartbeat {
             session: fields.session()?,
             last_heartbeat: fields.seconds("last_heartbeat")?,
             heartbeat_count: fields.count()?,

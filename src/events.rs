@@ -99,12 +99,12 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
             let Ok(key) = opened else {
                 return;
             };
-            queue::value_came(key.value(), key.database, name.get().bytes());
+            queue::pool_arrived(key.value(), key.database, name.get().bytes());
             if let Some(deadline_ms) = key.pool().earliest_deadline_ms(moment) {
                 key.note(deadline_ms);
             }
             drop(key);
-            queue::look_soon(ctx, name.get().bytes());
+            queue::schedule_check(ctx, name.get().bytes());
         });
     }
     server::puts_back_the_client(ctx, event, !migration::hears_of_keys());
@@ -114,7 +114,7 @@ fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
     match event {
         ServerEvent::Promoted => {
             grace::on_promotion(ctx);
-            queue::look_soon_everywhere(ctx, |_| true);
+            queue::schedule_checks(ctx, |_| true);
             timer::start(ctx);
         }
         ServerEvent::Demoted => {
@@ -125,18 +125,18 @@ fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
             grace::on_flush(ctx, database);
             deadlines::flushed(database);
             migration::flushed(database);
-            queue::look_soon_everywhere(ctx, |other| database == -1 || other == database);
+            queue::schedule_checks(ctx, |other| database == -1 || other == database);
         }
         ServerEvent::DatabasesSwapped(one, other) => {
             grace::databases_swapped(one, other);
             deadlines::databases_swapped(one, other);
             queue::databases_swapped(one, other);
             migration::databases_swapped(ctx, one, other);
-            queue::look_soon_everywhere(ctx, |database| database == one || database == other);
+            queue::schedule_checks(ctx, |database| database == one || database == other);
         }
         ServerEvent::Cron(hz) => {
             grace::on_cron(ctx, hz, || {
-                queue::look_soon_everywhere(ctx, |_| true);
+                queue::schedule_checks(ctx, |_| true);
             });
             timer::on_cron(ctx);
         }
@@ -169,7 +169,7 @@ fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
     migration::follow(ctx, second, are_databases_told);
     if second == Second::Shown {
         // Whoever is blocked on a replica that takes writes finds other values under the names.
-        queue::look_soon_everywhere(ctx, |_| true);
+        queue::schedule_checks(ctx, |_| true);
         timer::start(ctx);
     }
 }

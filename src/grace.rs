@@ -245,7 +245,7 @@ pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int, on_early_end: impl FnOnce()) {
     }
     let has_stake = is_primary && is_on() && deadlines::are_any();
     let refuses = has_stake && (server::refuses_writes(ctx) || server::is_cluster_down(ctx));
-    saw_whether_it_refuses(ctx, refuses);
+    note_write_refusal(ctx, refuses);
     update(|state| {
         state.signs = Signs {
             last_ms: uptime_ms(),
@@ -263,7 +263,7 @@ pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int, on_early_end: impl FnOnce()) {
 
 /// Notes whether the server, a primary, refuses its clients' writes at present. The grace lasts
 /// while it does and begins when it does so no longer.
-pub(crate) fn saw_whether_it_refuses(ctx: Ctx<'_>, refuses: bool) {
+pub(crate) fn note_write_refusal(ctx: Ctx<'_>, refuses: bool) {
     let now_ms = ctx.now_ms();
     let has_begun = update(|state| {
         if refuses || state.refuses {

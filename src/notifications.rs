@@ -46,7 +46,7 @@ impl Events {
         match effect {
             Effect::Grant(_) => Events::ACQUIRED,
             Effect::Import(_) => Events::IMPORTED,
-            Effect::Beat(_) => Events::HEARTBEAT,
+            Effect::Heartbeat(_) => Events::HEARTBEAT,
             Effect::Renew { .. } => Events::RENEWED,
             Effect::Join(_) => Events::QUEUED,
             Effect::Leave { .. } => Events::LEFT,

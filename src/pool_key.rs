@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, LazyLock};
 
 use seat_pool::{
-    Applied, Beat, BlockedQueue, Effect, Freed, Grant, Host, Join, Machine, Moment, Notice,
+    Applied, BlockedQueue, Effect, Freed, Grant, Heartbeat, Host, Join, Machine, Moment, Notice,
     Outcome, Pool, Queue, Waiter,
 };
 
@@ -94,7 +94,7 @@ impl<'a> PoolKey<'a> {
         key.key.find(&POOL_TYPE)?;
         key.blocked = queue::take(key.database, name.bytes());
         if key.blocked.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
-            key.machine().value_came();
+            key.machine().pool_changed();
         }
         Ok(key)
     }
@@ -219,7 +219,7 @@ impl<'a> PoolKey<'a> {
         if self.blocked.is_some() {
             // Somebody pipes effects in by hand. The tickets of those who are blocked may be
             // others.
-            self.machine().value_came();
+            self.machine().pool_changed();
         }
         self.ctx.replicate_verbatim();
         true
@@ -263,12 +263,12 @@ impl<'a> PoolKey<'a> {
         match effect {
             Effect::Grant(Grant { session, .. })
             | Effect::Import(Grant { session, .. })
-            | Effect::Beat(Beat { session, .. })
+            | Effect::Heartbeat(Heartbeat { session, .. })
             | Effect::Renew { session, .. }
             | Effect::Free { session, .. } => {
                 queue::confirm(self.value(), session);
             }
-            Effect::Join(join) => queue::saw_arrival(join.arrival),
+            Effect::Join(join) => queue::note_arrival(join.arrival),
             Effect::Leave { .. } | Effect::Seats(_) | Effect::Resize(_) => {}
         }
         self.ctx.signal_modified(self.name);
@@ -382,7 +382,7 @@ fn total_of(effect: &Effect<'_>) -> Option<&'static Total> {
     match effect {
         Effect::Grant(_) => Some(&stats::ACQUIRED),
         Effect::Import(_) => Some(&stats::IMPORTED),
-        Effect::Beat(_) => Some(&stats::HEARTBEATS),
+        Effect::Heartbeat(_) => Some(&stats::HEARTBEATS),
         Effect::Free { why, .. } => Some(total_of_freeing(*why)),
         Effect::Renew { .. }
         | Effect::Join(_)

@@ -81,7 +81,7 @@ impl Value for Pool {
     }
 
     fn allocations(&self) -> usize {
-        self.rows_and_tickets().max(1)
+        self.sessions_and_tickets().max(1)
     }
 
     fn copied(&self, database: Option<c_int>) -> Pool {
@@ -110,7 +110,7 @@ impl Value for Pool {
         if !self.is_empty() {
             queue::value_deleted(address(self), key);
         }
-        with_module_context(|ctx| queue::look_soon(ctx, key));
+        with_module_context(|ctx| queue::schedule_check(ctx, key));
     }
 
     fn freed(self) {
@@ -140,7 +140,7 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
         deadlines::note_loaded(database, key.bytes(), deadline_ms);
     }
     if let Some(arrival) = pool.last_arrival() {
-        queue::saw_arrival(arrival);
+        queue::note_arrival(arrival);
     }
     Ok(pool)
 }

@@ -50,7 +50,7 @@ fn tick(ctx: Ctx<'_>) {
     let must_ask = queue::blocked_clients() > 0 || grace::is_on();
     let refuses = must_ask && server::refuses_writes(ctx);
     if refuses {
-        grace::saw_whether_it_refuses(ctx, true);
+        grace::note_write_refusal(ctx, true);
     }
     if refuses || ctx.must_not_replicate() {
         let retry_ms = ctx.now_ms() + RETRY_MS;

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use seat_pool::{
-    AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, Heartbeat, Host, Lease, Machine,
-    Metadata, MetadataError, Moment, Notice, Outcome, Pool, Waiter,
+    AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, HeartbeatOutcome, Host, Lease,
+    Machine, Metadata, MetadataError, Moment, Notice, Outcome, Pool, Waiter,
 };
 
 /// The moment at which everything happens, in milliseconds of unix time.
@@ -151,7 +151,7 @@ pub fn denied(pool: &mut Alone, id: &str) {
 pub fn heartbeat(pool: &mut Alone, id: &str) {
     let later = NOW.moved_to(NOW_MS + 1);
     let answer = pool.machine(later).heartbeat(id.as_bytes(), None);
-    assert!(matches!(answer, Heartbeat::Beat(_)));
+    assert!(matches!(answer, HeartbeatOutcome::Updated(_)));
 }
 
 pub fn release(pool: &mut Alone, id: &str) {

@@ -31,7 +31,7 @@ struct Header {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Row<'a> {
+struct StoredSession<'a> {
     #[serde(with = "serde_bytes")]
     id: &'a [u8],
     #[serde(borrow, with = "serde_bytes")]
@@ -49,7 +49,7 @@ struct StoredLease {
 }
 
 #[derive(Serialize, Deserialize)]
-struct TicketRow<'a> {
+struct StoredTicket<'a> {
     #[serde(with = "serde_bytes")]
     session: &'a [u8],
     arrival: u64,
@@ -71,7 +71,7 @@ pub enum DecodeError {
     /// A pool without sessions and tickets, which does not exist as a key.
     Empty,
     /// A batch with nothing in it, or with more than the header announced.
-    WrongNumberOfRows,
+    WrongNumberOfEntries,
     /// Two sessions of one id.
     DuplicateSession,
     /// A session id that is empty or too long.
@@ -93,7 +93,7 @@ impl fmt::Display for DecodeError {
                 "written in format {format}, which is newer than this version of the module"
             ),
             Self::Empty => f.write_str("no session in it"),
-            Self::WrongNumberOfRows => f.write_str("not the number of sessions it announced"),
+            Self::WrongNumberOfEntries => f.write_str("not the number of sessions it announced"),
             Self::DuplicateSession => f.write_str("two sessions of one id"),
             Self::BadSessionId => f.write_str("a session id that is empty or too long"),
             Self::BadMetadata => f.write_str("metadata that is not a JSON object"),
@@ -106,7 +106,7 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Pool {
-    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, lapsed sessions included: they are rows until they
+    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, lapsed sessions included: they stay in the table until they
     /// are reclaimed.
     pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
         let header = to_bytes(&Header {
@@ -115,13 +115,13 @@ impl Pool {
             sessions: self.len() as u64,
             tickets: self.tickets() as u64,
         });
-        let sessions = batches(self.iter().map(|session| self.row(session)));
-        let tickets = batches(self.all_tickets().map(|ticket| self.ticket_row(ticket)));
+        let sessions = batches(self.iter().map(|session| self.stored_session(session)));
+        let tickets = batches(self.all_tickets().map(|ticket| self.stored_ticket(ticket)));
         std::iter::once(header).chain(sessions).chain(tickets)
     }
 
-    fn row<'a>(&self, session: &'a Session) -> Row<'a> {
-        Row {
+    fn stored_session<'a>(&self, session: &'a Session) -> StoredSession<'a> {
+        StoredSession {
             id: session.id(),
             metadata: session.metadata(),
             acquired_at: session.acquired_at(),
@@ -134,8 +134,8 @@ impl Pool {
         }
     }
 
-    fn ticket_row<'a>(&self, ticket: &'a QueueEntry<Ticket>) -> TicketRow<'a> {
-        TicketRow {
+    fn stored_ticket<'a>(&self, ticket: &'a QueueEntry<Ticket>) -> StoredTicket<'a> {
+        StoredTicket {
             session: ticket.session(),
             arrival: ticket.arrival(),
             since_ms: ticket.waiting.since_ms,
@@ -147,12 +147,12 @@ impl Pool {
     }
 }
 
-fn batches(mut rows: impl Iterator<Item = impl Serialize>) -> impl Iterator<Item = Vec<u8>> {
+fn batches(mut entries: impl Iterator<Item = impl Serialize>) -> impl Iterator<Item = Vec<u8>> {
     std::iter::from_fn(move || {
         let mut batch = Vec::new();
-        for row in rows.by_ref() {
+        for entry in entries.by_ref() {
             batch =
-                postcard::to_extend(&row, batch).expect("a row has no value that the format lacks");
+                postcard::to_extend(&entry, batch).expect("the format has all values of an entry");
             if batch.len() >= BATCH_BYTES {
                 break;
             }
@@ -213,82 +213,83 @@ impl Decoder {
     /// Takes the next batch. O(its length).
     pub fn batch(&mut self, mut batch: &[u8]) -> Result<(), DecodeError> {
         if batch.is_empty() {
-            return Err(DecodeError::WrongNumberOfRows);
+            return Err(DecodeError::WrongNumberOfEntries);
         }
         while !batch.is_empty() {
             let malformed = |_| DecodeError::Malformed;
             batch = if self.wants_sessions() {
-                let (row, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
-                self.add(&row)?;
+                let (entry, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
+                self.add(&entry)?;
                 rest
             } else if self.wants_more() {
-                let (row, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
-                self.add_ticket(&row)?;
+                let (entry, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
+                self.add_ticket(&entry)?;
                 rest
             } else {
-                return Err(DecodeError::WrongNumberOfRows);
+                return Err(DecodeError::WrongNumberOfEntries);
             };
         }
         Ok(())
     }
 
-    fn add_ticket(&mut self, row: &TicketRow<'_>) -> Result<(), DecodeError> {
-        if row.session.is_empty() || row.session.len() > MAX_SESSION_BYTES {
+    fn add_ticket(&mut self, entry: &StoredTicket<'_>) -> Result<(), DecodeError> {
+        if entry.session.is_empty() || entry.session.len() > MAX_SESSION_BYTES {
             return Err(DecodeError::BadSessionId);
         }
-        let known = self.pool.has_ticket(row.session);
-        let in_range =
-            is_length(row.length_ms) && row.deadline_ms < i64::MAX && row.arrival < MAX_ARRIVAL;
-        if known || !in_range || row.weight != 1 {
+        let known = self.pool.has_ticket(entry.session);
+        let in_range = is_length(entry.length_ms)
+            && entry.deadline_ms < i64::MAX
+            && entry.arrival < MAX_ARRIVAL;
+        if known || !in_range || entry.weight != 1 {
             return Err(DecodeError::BadTicket);
         }
         self.pool.apply(&Effect::Join(Join {
-            session: row.session,
-            seats: row.figure,
-            arrival: row.arrival,
+            session: entry.session,
+            seats: entry.figure,
+            arrival: entry.arrival,
             ticket: Ticket {
-                since_ms: row.since_ms,
-                length_ms: row.length_ms,
-                deadline_ms: row.deadline_ms,
+                since_ms: entry.since_ms,
+                length_ms: entry.length_ms,
+                deadline_ms: entry.deadline_ms,
             },
         }));
         Ok(())
     }
 
-    fn add(&mut self, row: &Row<'_>) -> Result<(), DecodeError> {
-        if row.id.is_empty() || row.id.len() > MAX_SESSION_BYTES {
+    fn add(&mut self, entry: &StoredSession<'_>) -> Result<(), DecodeError> {
+        if entry.id.is_empty() || entry.id.len() > MAX_SESSION_BYTES {
             return Err(DecodeError::BadSessionId);
         }
-        if row.metadata.is_some_and(|metadata| {
+        if entry.metadata.is_some_and(|metadata| {
             metadata.len() > MAX_METADATA_BYTES || !Metadata::is_stored_form(metadata)
         }) {
             return Err(DecodeError::BadMetadata);
         }
         let is_mark = |second: Option<u32>| second > Some(MAX_SECOND);
-        if row.heartbeat_count == Some(i64::MIN)
-            || is_mark(row.acquired_at)
-            || is_mark(row.last_heartbeat)
+        if entry.heartbeat_count == Some(i64::MIN)
+            || is_mark(entry.acquired_at)
+            || is_mark(entry.last_heartbeat)
         {
             return Err(DecodeError::Malformed);
         }
-        let lease = row.lease.as_ref().map(|lease| Lease {
+        let lease = entry.lease.as_ref().map(|lease| Lease {
             length_ms: lease.length_ms,
             deadline_ms: lease.deadline_ms,
         });
         if lease.is_some_and(|lease| !is_length(lease.length_ms) || lease.deadline_ms == i64::MAX) {
             return Err(DecodeError::BadLease);
         }
-        if self.pool.contains(row.id) {
+        if self.pool.contains(entry.id) {
             return Err(DecodeError::DuplicateSession);
         }
         self.pool.apply(&Effect::Grant(Grant {
-            session: row.id,
+            session: entry.id,
             seats: self.pool.seats(),
-            acquired_at: row.acquired_at,
-            last_heartbeat: row.last_heartbeat,
-            heartbeat_count: row.heartbeat_count,
+            acquired_at: entry.acquired_at,
+            last_heartbeat: entry.last_heartbeat,
+            heartbeat_count: entry.heartbeat_count,
             lease,
-            metadata: row.metadata,
+            metadata: entry.metadata,
         }));
         Ok(())
     }
@@ -296,7 +297,7 @@ impl Decoder {
     /// The pool, if nothing is missing.
     pub fn finish(self) -> Result<Pool, DecodeError> {
         if self.wants_more() {
-            Err(DecodeError::WrongNumberOfRows)
+            Err(DecodeError::WrongNumberOfEntries)
         } else {
             Ok(self.pool)
         }

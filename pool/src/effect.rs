@@ -33,7 +33,7 @@ pub enum Effect<'a> {
     /// The same for a session that held its seat in the legacy keys before.
     Import(Grant<'a>),
     /// A session sent a sign of life.
-    Beat(Beat<'a>),
+    Heartbeat(Heartbeat<'a>),
     /// A session's lease was renewed without a sign of life being counted.
     Renew {
         /// Whose lease.
@@ -82,9 +82,9 @@ pub struct Grant<'a> {
     pub metadata: Option<&'a [u8]>,
 }
 
-/// See [`Effect::Beat`].
+/// See [`Effect::Heartbeat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beat<'a> {
+pub struct Heartbeat<'a> {
     /// Whose heartbeat.
     pub session: &'a [u8],
     /// When it came, in seconds of unix time.

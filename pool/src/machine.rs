@@ -5,7 +5,7 @@ use crate::effect::{Effect, Freed, Grant, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::moment::Moment;
-use crate::pool::{Heartbeat, Pool};
+use crate::pool::{HeartbeatOutcome, Pool};
 use crate::queue::Ticket;
 use crate::waiting::Queue;
 
@@ -417,7 +417,7 @@ impl<'h, H: Host> Machine<'h, H> {
             lease,
             ..
         } = *request;
-        self.dismiss(session);
+        self.deny_client(session);
         self.commit(&Effect::granting(
             self.now.now_ms,
             session,
@@ -468,7 +468,7 @@ impl<'h, H: Host> Machine<'h, H> {
         }
         let arrival = arrival.unwrap_or_else(|| self.host.next_arrival());
         let since_ms = self.since_ms(session).unwrap_or(now_ms);
-        self.dismiss(session);
+        self.deny_client(session);
         match request.ticket_ms {
             Some(length_ms) => {
                 let valid_ms = match client {
@@ -530,10 +530,14 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Carries out a HEARTBEAT and returns what it came to. It renews the session's lease by its
     /// own length, or by `lease` instead if that is given. O(1), with a lease O(log n).
-    pub fn heartbeat<'a>(&mut self, session: &'a [u8], lease: Option<Lease>) -> Heartbeat<'a> {
+    pub fn heartbeat<'a>(
+        &mut self,
+        session: &'a [u8],
+        lease: Option<Lease>,
+    ) -> HeartbeatOutcome<'a> {
         let decision = self.host.pool().heartbeat(self.now, session, lease);
-        if let Heartbeat::Beat(beat) = decision {
-            self.commit(&Effect::Beat(beat));
+        if let HeartbeatOutcome::Updated(heartbeat) = decision {
+            self.commit(&Effect::Heartbeat(heartbeat));
         }
         decision
     }
@@ -607,7 +611,7 @@ impl<'h, H: Host> Machine<'h, H> {
     /// Ends up to `limit` sessions whose leases have expired, and returns how many those were.
     /// [`Machine::serve`] is to follow. O(limit log n).
     pub fn expire(&mut self, limit: usize) -> usize {
-        let expired = self.host.pool().lapsed(self.now, limit);
+        let expired = self.host.pool().expired(self.now, limit);
         let expired: Vec<Box<[u8]>> = expired.map(Box::from).collect();
         for session in &expired {
             self.commit(&Effect::freeing(session, Freed::Expired));
@@ -723,7 +727,7 @@ impl<'h, H: Host> Machine<'h, H> {
                 None => deadline_ms,
             }
         });
-        let lease = pool.earliest_lapse_ms(self.now);
+        let lease = pool.earliest_expiry_ms(self.now);
         lease.into_iter().chain(ticket).min()
     }
 
@@ -800,14 +804,14 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Another value has come to the name: each blocked client is at the place that the tickets of
     /// this one give it. Commits nothing. O(n log n) in the blocked clients.
-    pub fn value_came(&mut self) {
+    pub fn pool_changed(&mut self) {
         let (pool, blocked) = self.host.pool_and_blocked();
         blocked.match_tickets(pool);
     }
 
     /// Tells blocked clients whose sessions hold seats, of a value that has come to the name, so, a
     /// bounded number of them. Returns whether some may be left. O(n) in the blocked clients.
-    pub fn find_holders(&mut self) -> bool {
+    pub fn answer_holders(&mut self) -> bool {
         let holds = |session: &&[u8]| self.is_holder(session);
         let sessions = self.host.blocked().iter().map(QueueEntry::session);
         let holders: Vec<Box<[u8]>> = sessions
@@ -863,7 +867,7 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Takes the client of `session` out of the queue, if one is blocked there, and has it hear
     /// that there is no seat for it.
-    fn dismiss(&mut self, session: &[u8]) -> bool {
+    fn deny_client(&mut self, session: &[u8]) -> bool {
         let waiter = self.remove_client(session);
         let was_blocked = waiter.is_some();
         if let Some(waiter) = waiter {
@@ -874,7 +878,7 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Takes `session` out of the queue, ticket and client.
     fn leave(&mut self, session: &[u8]) {
-        let was_blocked = self.dismiss(session);
+        let was_blocked = self.deny_client(session);
         let had_ticket = self.host.pool().has_ticket(session);
         if had_ticket {
             self.commit(&Effect::Leave { session });
@@ -925,10 +929,10 @@ impl<'h, H: Host> Machine<'h, H> {
         loop {
             let pool = self.host.pool();
             let taken_elsewhere = usize::try_from(self.host.taken_elsewhere());
-            let rows = pool
+            let taken = pool
                 .len()
                 .saturating_add(taken_elsewhere.unwrap_or(usize::MAX));
-            let mut excess = rows.saturating_add(1).saturating_sub(seats);
+            let mut excess = taken.saturating_add(1).saturating_sub(seats);
             if excess > 0 && pool.contains(grant.session) {
                 // What is left of it there is replaced.
                 excess -= 1;

@@ -8,7 +8,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::value::RawValue;
 
 use crate::MAX_SECOND;
-use crate::plain::is_plain_object;
+use crate::json_fast_path::is_simple_object;
 
 /// How deep arrays and objects may nest, the object itself included: cjson's own limit in the scripts.
 pub const MAX_NESTING: u32 = 1000;
@@ -119,7 +119,7 @@ fn parse(raw: &[u8], limit: usize) -> Result<(Metadata<'_>, Found<'_>), Metadata
         return Err(MetadataError::TooLong(limit));
     }
     let text = std::str::from_utf8(raw).map_err(|_| MetadataError::NotAnObject)?;
-    if is_plain_object(text, &Name::RESERVED) {
+    if is_simple_object(text, &Name::RESERVED) {
         let metadata = Metadata {
             text: Cow::Borrowed(raw),
             heartbeat_count: None,

@@ -2,7 +2,7 @@
 
 use crate::MAX_SECOND;
 use crate::cursor::{Generation, StaleCursor};
-use crate::effect::{Beat, Effect, Freed, Grant, Join, Lease};
+use crate::effect::{Effect, Freed, Grant, Heartbeat, Join, Lease};
 use crate::entries::QueueEntry;
 use crate::index::Index;
 use crate::moment::Moment;
@@ -26,7 +26,7 @@ pub struct Pool {
     deadlines: Order<u64>,
     payload_bytes: usize,
     /// Rows that came without metadata.
-    bare: u32,
+    without_metadata: u32,
     generation: Generation,
     /// Most pools never have any.
     tickets: Option<Box<Tickets>>,
@@ -45,13 +45,13 @@ pub enum Applied {
 
 /// What a HEARTBEAT comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heartbeat<'a> {
+pub enum HeartbeatOutcome<'a> {
     /// The session holds no seat.
     NotActive,
     /// The session holds a seat but has no metadata to count in.
     NoMetadata,
     /// The session's heartbeat, to be applied.
-    Beat(Beat<'a>),
+    Updated(Heartbeat<'a>),
 }
 
 impl Pool {
@@ -63,7 +63,7 @@ impl Pool {
             index: Index::new(),
             deadlines: Order::default(),
             payload_bytes: 0,
-            bare: 0,
+            without_metadata: 0,
             generation: Generation::new(),
             tickets: None,
         }
@@ -85,7 +85,7 @@ impl Pool {
     }
 
     /// Rows and tickets together: the allocations that freeing the pool takes, about.
-    pub fn rows_and_tickets(&self) -> usize {
+    pub fn sessions_and_tickets(&self) -> usize {
         self.len() + self.tickets()
     }
 
@@ -101,7 +101,7 @@ impl Pool {
 
     /// Live sessions that have metadata. As [`Pool::used`], but O(n) while some session has none.
     pub fn with_metadata(&self, moment: Moment) -> usize {
-        if self.bare == 0 {
+        if self.without_metadata == 0 {
             return self.used(moment);
         }
         let live = self.live(moment);
@@ -127,14 +127,14 @@ impl Pool {
 
     /// The earliest effective deadline of all leases and tickets, past or to come. O(1).
     pub fn earliest_deadline_ms(&self, moment: Moment) -> Option<i64> {
-        let lease = self.earliest_lapse_ms(moment);
+        let lease = self.earliest_expiry_ms(moment);
         let ticket = self.first_lost().map(|place| place.waiting.deadline_ms);
         let ticket = ticket.map(|deadline_ms| moment.effective(deadline_ms));
         lease.into_iter().chain(ticket).min()
     }
 
     /// The earliest effective deadline of all leases, past or to come. O(1).
-    pub fn earliest_lapse_ms(&self, moment: Moment) -> Option<i64> {
+    pub fn earliest_expiry_ms(&self, moment: Moment) -> Option<i64> {
         let first = self.deadlines.first();
         first.map(|entry| moment.effective(entry.at))
     }
@@ -347,24 +347,24 @@ impl Pool {
         moment: Moment,
         session: &'a [u8],
         lease: Option<Lease>,
-    ) -> Heartbeat<'a> {
-        let Some(row) = self.get(moment, session) else {
-            return Heartbeat::NotActive;
+    ) -> HeartbeatOutcome<'a> {
+        let Some(found) = self.get(moment, session) else {
+            return HeartbeatOutcome::NotActive;
         };
-        if row.metadata().is_none() {
-            return Heartbeat::NoMetadata;
+        if found.metadata().is_none() {
+            return HeartbeatOutcome::NoMetadata;
         }
-        let own = || self.lease_of(row)?.renewed(moment.now_ms);
-        Heartbeat::Beat(Beat {
+        let own = || self.lease_of(found)?.renewed(moment.now_ms);
+        HeartbeatOutcome::Updated(Heartbeat {
             session,
             last_heartbeat: seconds(moment.now_ms),
-            heartbeat_count: row.heartbeat_count().unwrap_or(0).saturating_add(1),
+            heartbeat_count: found.heartbeat_count().unwrap_or(0).saturating_add(1),
             lease: lease.or_else(own),
         })
     }
 
     /// The ids of up to `limit` sessions whose leases have lapsed, the earliest deadline first. O(limit).
-    pub fn lapsed(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
+    pub fn expired(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .iter()
             .take(limit)
@@ -378,11 +378,11 @@ impl Pool {
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         let met = match effect {
             Effect::Grant(grant) | Effect::Import(grant) => return self.grant(grant),
-            Effect::Beat(beat) => self.with_row(beat.session, |session| {
-                session.beat(beat.last_heartbeat, beat.heartbeat_count);
-                beat.lease
+            Effect::Heartbeat(heartbeat) => self.update_session(heartbeat.session, |session| {
+                session.record_heartbeat(heartbeat.last_heartbeat, heartbeat.heartbeat_count);
+                heartbeat.lease
             }),
-            Effect::Renew { session, lease } => self.with_row(session, |_| Some(*lease)),
+            Effect::Renew { session, lease } => self.update_session(session, |_| Some(*lease)),
             Effect::Free { session, .. } => self.free(session),
             Effect::Join(join) => {
                 let tickets = self.tickets.get_or_insert_default();
@@ -421,14 +421,14 @@ impl Pool {
         self.seats = grant.seats;
         let session = Session::new(grant);
         self.payload_bytes += session.payload_bytes();
-        self.bare += u32::from(session.metadata().is_none());
+        self.without_metadata += u32::from(session.metadata().is_none());
         let slot = self.sessions.insert(session);
         let sessions = &self.sessions;
         let replaced = self
             .index
             .put(grant.session, slot, |slot| id_in(sessions, slot));
         if let Some(replaced) = replaced {
-            self.remove_row(replaced);
+            self.remove_slot(replaced);
         }
         if let Some(lease) = grant.lease {
             self.deadlines.insert(entry(slot, lease));
@@ -440,7 +440,7 @@ impl Pool {
     }
 
     /// Changes a session's row and gives it the lease that `change` returns.
-    fn with_row(
+    fn update_session(
         &mut self,
         session: &[u8],
         change: impl FnOnce(&mut Session) -> Option<Lease>,
@@ -448,12 +448,12 @@ impl Pool {
         let Some(slot) = self.slot_of(session) else {
             return false;
         };
-        let Some(row) = self.sessions.get_mut(slot) else {
+        let Some(found) = self.sessions.get_mut(slot) else {
             return false;
         };
-        let old = row.deadline_ms();
-        let lease = change(row);
-        row.set_deadline_ms(lease.map(|lease| lease.deadline_ms));
+        let old = found.deadline_ms();
+        let lease = change(found);
+        found.set_deadline_ms(lease.map(|lease| lease.deadline_ms));
         if let Some(deadline_ms) = old {
             self.deadlines.remove(deadline_ms, slot);
         }
@@ -468,15 +468,15 @@ impl Pool {
         let Some(slot) = self.index.remove(session, |slot| id_in(sessions, slot)) else {
             return false;
         };
-        self.remove_row(slot);
+        self.remove_slot(slot);
         true
     }
 
-    fn remove_row(&mut self, slot: u32) {
-        if let Some(row) = self.sessions.remove(slot) {
-            self.payload_bytes -= row.payload_bytes();
-            self.bare -= u32::from(row.metadata().is_none());
-            if let Some(deadline_ms) = row.deadline_ms() {
+    fn remove_slot(&mut self, slot: u32) {
+        if let Some(session) = self.sessions.remove(slot) {
+            self.payload_bytes -= session.payload_bytes();
+            self.without_metadata -= u32::from(session.metadata().is_none());
+            if let Some(deadline_ms) = session.deadline_ms() {
                 self.deadlines.remove(deadline_ms, slot);
             }
         }
@@ -519,7 +519,7 @@ impl<'a> Effect<'a> {
     pub fn lease(&self) -> Option<Lease> {
         match self {
             Effect::Grant(grant) | Effect::Import(grant) => grant.lease,
-            Effect::Beat(beat) => beat.lease,
+            Effect::Heartbeat(heartbeat) => heartbeat.lease,
             Effect::Renew { lease, .. } => Some(*lease),
             Effect::Free { .. }
             | Effect::Join(_)

@@ -116,7 +116,7 @@ impl Session {
         self.deadline_ms = deadline_ms.unwrap_or(NO_DEADLINE);
     }
 
-    pub(crate) fn beat(&mut self, last_heartbeat: u32, heartbeat_count: i64) {
+    pub(crate) fn record_heartbeat(&mut self, last_heartbeat: u32, heartbeat_count: i64) {
         self.last_heartbeat = last_heartbeat;
         self.heartbeat_count = heartbeat_count;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::memory::allocated;
 
-/// Slots in a chunk. The most that any single insertion moves in memory is one chunk's rows.
+/// Slots in a chunk. The most that any single insertion moves in memory is one chunk's slots.
 const CHUNK: usize = 256;
 const WORDS: usize = CHUNK / 64;
 
@@ -22,7 +22,7 @@ pub(crate) struct Slab<T> {
 
 #[derive(Clone, Debug)]
 struct Chunk<T> {
-    rows: Vec<Option<T>>,
+    slots: Vec<Option<T>>,
     occupied: [u64; WORDS],
     live: usize,
 }
@@ -30,7 +30,7 @@ struct Chunk<T> {
 impl<T> Chunk<T> {
     fn new() -> Self {
         Chunk {
-            rows: Vec::new(),
+            slots: Vec::new(),
             occupied: [0; WORDS],
             live: 0,
         }
@@ -59,7 +59,7 @@ impl<T> Slab<T> {
     /// One past the highest slot that may be in use.
     pub(crate) fn end(&self) -> usize {
         let before_last = self.chunks.len().saturating_sub(1) * CHUNK;
-        before_last + self.chunks.last().map_or(0, |chunk| chunk.rows.len())
+        before_last + self.chunks.last().map_or(0, |chunk| chunk.slots.len())
     }
 
     /// Stores `value` in the lowest free slot and returns its number. O(log n).
@@ -74,26 +74,26 @@ impl<T> Slab<T> {
             }
         };
         let chunk = &mut self.chunks[number];
-        let row = chunk.first_free();
-        if row == chunk.rows.len() {
-            chunk.rows.push(Some(value));
+        let offset = chunk.first_free();
+        if offset == chunk.slots.len() {
+            chunk.slots.push(Some(value));
         } else {
-            chunk.rows[row] = Some(value);
+            chunk.slots[offset] = Some(value);
         }
-        chunk.occupied[row / 64] |= 1 << (row % 64);
+        chunk.occupied[offset / 64] |= 1 << (offset % 64);
         chunk.live += 1;
         if chunk.live == CHUNK {
             self.roomy.remove(&number);
         }
         self.len += 1;
-        u32::try_from(number * CHUNK + row).expect("fewer than 2^32 slots")
+        u32::try_from(number * CHUNK + offset).expect("fewer than 2^32 slots")
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let slot = slot as usize;
         self.chunks
             .get(slot / CHUNK)?
-            .rows
+            .slots
             .get(slot % CHUNK)?
             .as_ref()
     }
@@ -102,22 +102,22 @@ impl<T> Slab<T> {
         let slot = slot as usize;
         self.chunks
             .get_mut(slot / CHUNK)?
-            .rows
+            .slots
             .get_mut(slot % CHUNK)?
             .as_mut()
     }
 
     /// Empties a slot. O(log n).
     pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
-        let (number, row) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let (number, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
         let chunk = self.chunks.get_mut(number)?;
-        let value = chunk.rows.get_mut(row)?.take()?;
-        chunk.occupied[row / 64] &= !(1 << (row % 64));
+        let value = chunk.slots.get_mut(offset)?.take()?;
+        chunk.occupied[offset / 64] &= !(1 << (offset % 64));
         chunk.live -= 1;
         self.len -= 1;
         self.roomy.insert(number);
         if chunk.live == 0 {
-            chunk.rows = Vec::new();
+            chunk.slots = Vec::new();
             self.drop_empty_tail();
         }
         Some(value)
@@ -137,9 +137,9 @@ impl<T> Slab<T> {
             .enumerate()
             .skip(start / CHUNK)
             .flat_map(|(number, chunk)| {
-                let rows = chunk.rows.iter().enumerate();
-                rows.filter_map(move |(row, value)| {
-                    Some(((number * CHUNK + row) as u32, value.as_ref()?))
+                let slots = chunk.slots.iter().enumerate();
+                slots.filter_map(move |(offset, value)| {
+                    Some(((number * CHUNK + offset) as u32, value.as_ref()?))
                 })
             })
             .skip_while(move |(slot, _)| (*slot as usize) < start)
@@ -147,14 +147,14 @@ impl<T> Slab<T> {
 
     /// The bytes of the slots themselves, without what their values own. O(n / 256).
     pub(crate) fn memory_bytes(&self) -> usize {
-        let rows: usize = self
+        let slots: usize = self
             .chunks
             .iter()
-            .map(|chunk| allocated(chunk.rows.capacity() * size_of::<Option<T>>()))
+            .map(|chunk| allocated(chunk.slots.capacity() * size_of::<Option<T>>()))
             .sum();
         // A B-tree node holds up to eleven keys and stays at least half full.
         let roomy = self.roomy.len().div_ceil(6) * allocated(11 * size_of::<usize>() + 16);
-        rows + allocated(self.chunks.capacity() * size_of::<Chunk<T>>()) + roomy
+        slots + allocated(self.chunks.capacity() * size_of::<Chunk<T>>()) + roomy
     }
 }
 

@@ -193,13 +193,13 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
     let with_header = |header: &[u8]| decode(&[header.to_vec(), sound.clone()]).err();
     assert_eq!(
         with_header(&[1, 0, 0, 2]),
-        Some(DecodeError::WrongNumberOfRows)
+        Some(DecodeError::WrongNumberOfEntries)
     );
     let huge = [&[1, 0, 0][..], &[0xff; 9], &[1]].concat();
-    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfRows));
+    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfEntries));
     let two = [sound.clone(), row(b"b", 1, 1, 1)].concat();
     let surplus = decode(&[vec![1, 0, 0, 1], two]).err();
-    assert_eq!(surplus, Some(DecodeError::WrongNumberOfRows));
+    assert_eq!(surplus, Some(DecodeError::WrongNumberOfEntries));
 }
 
 #[test]
@@ -249,15 +249,15 @@ fn what_no_pool_can_hold_is_refused_by_name() {
     assert_eq!(with_header(&[1, 0, 0, 0]), Some(DecodeError::Empty));
     assert_eq!(
         with_header(&[1, 0, 1, 0]),
-        Some(DecodeError::WrongNumberOfRows)
+        Some(DecodeError::WrongNumberOfEntries)
     );
     assert_eq!(
         with_header(&[1, 0, 3, 0]),
-        Some(DecodeError::WrongNumberOfRows)
+        Some(DecodeError::WrongNumberOfEntries)
     );
     // The largest count that a header can state costs nothing but the refusal.
     let huge = [&[1, 0][..], &[0xff; 9], &[1, 0]].concat();
-    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfRows));
+    assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfEntries));
 
     let header_of = |sessions: u8| vec![1, 0, sessions, 0];
     let row = |id: &[u8], metadata: &[u8], rest: &[u8]| {

@@ -14,7 +14,7 @@ use std::{env, fs, thread};
 use common::{decode, exercise, json_value};
 use fastrand::Rng;
 use seat_pool::{
-    Beat, DecodeError, Effect, Freed, Grant, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
+    DecodeError, Effect, Freed, Grant, Heartbeat, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
     MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Moment, Pool, Ticket,
 };
 
@@ -239,7 +239,7 @@ fn whatever_a_pool_is_read_from_it_is_sound_or_refused() {
     for error in [
         DecodeError::Malformed,
         DecodeError::Empty,
-        DecodeError::WrongNumberOfRows,
+        DecodeError::WrongNumberOfEntries,
         DecodeError::DuplicateSession,
         DecodeError::BadSessionId,
         DecodeError::BadMetadata,
@@ -463,7 +463,7 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
             lease: random.bool().then(|| lease(random)),
             metadata: random.bool().then_some(b"{\"a\":1}"),
         }),
-        3 => Effect::Beat(Beat {
+        3 => Effect::Heartbeat(Heartbeat {
             session,
             last_heartbeat: random.u32(..=MAX_SECOND),
             heartbeat_count: count(random),

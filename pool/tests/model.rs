@@ -9,8 +9,8 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 use seat_pool::{
     AcquireRequest, Acquired, AlreadyActive, Applied, BlockedQueue, Conditions, Decoder, Effect,
-    Freed, Granted, Heartbeat, Host, Import, Lease, Machine, Metadata, Moment, Notice, Outcome,
-    Pool, StaleCursor, Waiter,
+    Freed, Granted, HeartbeatOutcome, Host, Import, Lease, Machine, Metadata, Moment, Notice,
+    Outcome, Pool, StaleCursor, Waiter,
 };
 
 #[derive(Clone, Debug)]
@@ -215,7 +215,7 @@ impl World {
         applied
     }
 
-    /// Gives a session a row, in the place of its lapsed one if it has such.
+    /// Gives a session a row, in the place of its expired one if it has such.
     fn commit_row(&mut self, effect: Effect<'_>, id: Vec<u8>, row: Row) {
         let applied = self.apply(&effect);
         self.note_row(applied, id, row);
@@ -308,14 +308,14 @@ impl World {
                 let decision = Machine::new(self, moment).heartbeat(&id, lease);
                 let applied = self.applied.take();
                 let Some(mut row) = self.live(&id).cloned() else {
-                    assert_eq!(decision, Heartbeat::NotActive);
+                    assert_eq!(decision, HeartbeatOutcome::NotActive);
                     return;
                 };
                 if row.metadata.is_none() {
-                    assert_eq!(decision, Heartbeat::NoMetadata);
+                    assert_eq!(decision, HeartbeatOutcome::NoMetadata);
                     return;
                 }
-                let Heartbeat::Beat(beat) = decision else {
+                let HeartbeatOutcome::Updated(heartbeat) = decision else {
                     panic!("{decision:?} for a live session");
                 };
                 row.count = Some(row.count.unwrap_or(0) + 1);
@@ -325,7 +325,7 @@ impl World {
                     ..lease
                 });
                 row.lease = lease.or(own);
-                assert_eq!(Some(beat.heartbeat_count), row.count);
+                assert_eq!(Some(heartbeat.heartbeat_count), row.count);
                 assert_eq!(applied, Some(Applied::Done));
                 self.rows.insert(id, row);
             }
@@ -366,9 +366,9 @@ impl World {
             Step::ClockMoves { by_ms } => self.moment.now_ms += by_ms,
             Step::FloorMoves { by_ms } => self.moment.floor_ms = now_ms + by_ms,
             Step::Reclaim { limit } => {
-                let lapsed: Vec<Vec<u8>> = self
+                let expired: Vec<Vec<u8>> = self
                     .pool
-                    .lapsed(moment, limit)
+                    .expired(moment, limit)
                     .map(<[u8]>::to_vec)
                     .collect();
                 let all = self
@@ -376,8 +376,8 @@ impl World {
                     .values()
                     .filter(|row| !row.is_live(moment))
                     .count();
-                assert_eq!(lapsed.len(), all.min(limit));
-                for id in lapsed {
+                assert_eq!(expired.len(), all.min(limit));
+                for id in expired {
                     let row = self.rows.remove(&id).expect("only rows are reclaimed");
                     assert!(!row.is_live(moment), "a live session was reclaimed");
                     self.apply(&Effect::freeing(&id, Freed::Expired));

@@ -17,8 +17,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use seat_pool::{
     AcquireRequest, Acquired, Applied, BlockedQueue, Conditions, Decoder, Effect, Granted,
-    Heartbeat, Host, Import, Lease, MAX_FIGURES, Machine, Metadata, Moment, Notice, Outcome, Pool,
-    Queue, Refusal, Ticket, WaitEnd, Waiter,
+    HeartbeatOutcome, Host, Import, Lease, MAX_FIGURES, Machine, Metadata, Moment, Notice, Outcome,
+    Pool, Queue, Refusal, Ticket, WaitEnd, Waiter,
 };
 
 /// Sessions, few enough to meet often.
@@ -442,8 +442,8 @@ impl Model {
             Effect::Renew { session, lease } => {
                 self.rows.insert(id_of(session), Some(*lease));
             }
-            Effect::Beat(beat) => {
-                self.rows.insert(id_of(beat.session), beat.lease);
+            Effect::Heartbeat(heartbeat) => {
+                self.rows.insert(id_of(heartbeat.session), heartbeat.lease);
             }
             Effect::Free { session, .. } => {
                 self.rows.remove(&id_of(session));
@@ -730,7 +730,7 @@ impl Key<'_> {
     /// has come are told so.
     fn open(&mut self) {
         if self.name.has_moved {
-            self.name.has_moved = self.machine().find_holders();
+            self.name.has_moved = self.machine().answer_holders();
             if self.name.has_moved {
                 self.look_at(self.shared.now.now_ms);
             }
@@ -808,9 +808,11 @@ impl Key<'_> {
         let session = bytes_of(id);
         let answer = self.machine().heartbeat(&session, lease);
         match answer {
-            Heartbeat::Beat(beat) => assert!(was_live && (lease.is_none() || beat.lease == lease)),
-            Heartbeat::NotActive => assert!(!was_live),
-            Heartbeat::NoMetadata => assert!(was_live),
+            HeartbeatOutcome::Updated(heartbeat) => {
+                assert!(was_live && (lease.is_none() || heartbeat.lease == lease))
+            }
+            HeartbeatOutcome::NotActive => assert!(!was_live),
+            HeartbeatOutcome::NoMetadata => assert!(was_live),
         }
     }
 
@@ -1119,7 +1121,7 @@ impl Host for Key<'_> {
         name.model.apply(effect);
         if let Effect::Grant(seat_pool::Grant { session, .. })
         | Effect::Import(seat_pool::Grant { session, .. })
-        | Effect::Beat(seat_pool::Beat { session, .. })
+        | Effect::Heartbeat(seat_pool::Heartbeat { session, .. })
         | Effect::Renew { session, .. }
         | Effect::Free { session, .. } = effect
         {
@@ -1235,7 +1237,7 @@ impl Name {
         self.model.take_value(model);
         self.has_moved = true;
         let mut key = self.key(shared);
-        key.machine().value_came();
+        key.machine().pool_changed();
         key.look_at(key.shared.now.now_ms);
     }
 

@@ -50,7 +50,7 @@ impl Command for Effect {
         }
         drop(key);
         // Somebody pipes effects into a primary by hand: whoever waits there is served by the timer.
-        queue::look_soon(ctx, call.key()?.bytes());
+        queue::schedule_check(ctx, call.key()?.bytes());
         ctx.reply_integer(1);
         Ok(())
     }

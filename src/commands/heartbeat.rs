@@ -1,7 +1,7 @@
 //! `SEAT.HEARTBEAT key session [metadata] [EX seconds | PX milliseconds]`
 
 use redis_module::raw;
-use seat_pool::Heartbeat as Decision;
+use seat_pool::HeartbeatOutcome as Decision;
 
 use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
@@ -44,11 +44,11 @@ impl Command for Heartbeat {
         match key.machine().heartbeat(session, lease) {
             Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),
-            Decision::Beat(beat) => {
+            Decision::Updated(heartbeat) => {
                 ctx.reply_array(3 + usize::from(lease.is_some()));
                 ctx.reply_integer(1);
                 ctx.reply_bulk(b"HEARTBEAT_UPDATED");
-                ctx.reply_integer(beat.heartbeat_count);
+                ctx.reply_integer(heartbeat.heartbeat_count);
                 replies::lease(ctx, lease);
             }
         }

@@ -63,9 +63,9 @@ pub(crate) fn open_for_write<'a>(
     };
     if key.has_blocked()
         && queue::have_sessions_moved(key.database, name.bytes())
-        && key.machine().find_holders()
+        && key.machine().answer_holders()
     {
-        queue::look_soon_at(ctx, (key.database, name.bytes().into()));
+        queue::schedule_check_at(ctx, (key.database, name.bytes().into()));
     }
     Ok(key)
 }

@@ -81,8 +81,8 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
                 let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
                 // Up to 7.2, a client that was told and then unblocked by somebody else looks as if
                 // it were gone.
-                let was_told = matches!(waiter.outcome, Outcome::Told);
-                let is_there = was_told && ctx.has_connection(waiter.connection);
+                let was_answered = matches!(waiter.outcome, Outcome::Answered);
+                let is_there = was_answered && ctx.has_connection(waiter.connection);
                 if let Some(grant) = grant.filter(|_| !is_there)
                     && let Some(left) = waiter.left
                 {
@@ -93,7 +93,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
                     });
                 }
             }
-            Deferred::KeepPlace(name, session, ticket_ms) => {
+            Deferred::KeepTicket(name, session, ticket_ms) => {
                 with_key(ctx, &name, |key| {
                     key.machine().after_wait(&session, ticket_ms);
                 });
@@ -135,9 +135,9 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
         let waiter = state.waiters.get_mut(&id)?;
         let is_later = state.waking == Some(id) && server::replies_later();
         let told = if is_later {
-            Outcome::ToldLater
+            Outcome::AnsweredLater
         } else {
-            Outcome::Told
+            Outcome::Answered
         };
         let outcome = std::mem::replace(&mut waiter.outcome, told);
         let seats = waiter.left.as_ref().map(|left| left.seats);
@@ -168,7 +168,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
         }
         Outcome::Failed(error) => Err(error),
         Outcome::Waiting => end_wait(ctx, &name, &session, id),
-        Outcome::Told | Outcome::ToldLater => Err(Error::Internal),
+        Outcome::Answered | Outcome::AnsweredLater => Err(Error::Internal),
     };
     if let Err(error) = ended {
         ctx.reply_error(&error.to_string());
@@ -206,7 +206,7 @@ fn end_wait(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> Result<(
             drop(key);
             defer(
                 ctx,
-                Deferred::KeepPlace(name.clone(), session.into(), ticket_ms),
+                Deferred::KeepTicket(name.clone(), session.into(), ticket_ms),
             );
         }
         WaitEnd::NoSeats { used, seats } => replies::no_seats(ctx, used, seats),
@@ -239,7 +239,7 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
             defer(
                 ctx,
                 match left.request.ticket_ms {
-                    Some(ticket_ms) => Deferred::KeepPlace(name, session, ticket_ms),
+                    Some(ticket_ms) => Deferred::KeepTicket(name, session, ticket_ms),
                     None => Deferred::TellLeft(name),
                 },
             );

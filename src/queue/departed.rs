@@ -12,7 +12,7 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::{Name, databases_of_queues, look_soon_at};
+use super::{Name, databases_of_queues, schedule_check_at};
 use crate::ffi::with_module_context;
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(crate) fn value_saved(value: usize, key: &[u8]) {
         DEPARTURES.with_borrow_mut(|state| state.saved.insert(value));
         // The timer forgets it.
         for database in databases {
-            look_soon_at(ctx, (database, key.into()));
+            schedule_check_at(ctx, (database, key.into()));
         }
     });
 }

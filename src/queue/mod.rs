@@ -76,10 +76,10 @@ pub(crate) enum Outcome {
     /// It cannot be served here.
     Failed(Error),
     /// It has been told.
-    Told,
+    Answered,
     /// It has been told by way of a buffer of the server's, which it gets at the end of this turn
     /// if its wait is not ended before.
-    ToldLater,
+    AnsweredLater,
 }
 
 /// What must wait until the server can be written to.
@@ -87,7 +87,7 @@ enum Deferred {
     /// The seat of a session whose client was gone when it was granted.
     TakeBack(WaiterId, Waiter),
     /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
-    KeepPlace(Name, Box<[u8]>, u64),
+    KeepTicket(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
     TellLeft(Name),
 }
@@ -185,7 +185,7 @@ pub(crate) fn next_arrival() -> u64 {
 ///
 /// No server has counted to half of [`MAX_ARRIVAL`]: such a number was made up. Counting on from it would end at numbers that no
 /// replica follows and no server loads. So whoever joins later comes before it.
-pub(crate) fn saw_arrival(arrival: u64) {
+pub(crate) fn note_arrival(arrival: u64) {
     if arrival < MAX_ARRIVAL / 2 {
         STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
     }
@@ -195,7 +195,7 @@ pub(crate) fn saw_arrival(arrival: u64) {
 pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
     STATE.with_borrow_mut(|state| {
         state.deferred.retain(|action| {
-            !matches!(action, Deferred::KeepPlace(name, other, _)
+            !matches!(action, Deferred::KeepTicket(name, other, _)
                 if name.0 == database && *name.1 == *key && **other == *session)
         });
     });
@@ -279,7 +279,7 @@ pub(crate) fn value_left(value: usize) {
 }
 
 /// A pool has come under a name.
-pub(crate) fn value_came(value: usize, database: c_int, key: &[u8]) {
+pub(crate) fn pool_arrived(value: usize, database: c_int, key: &[u8]) {
     STATE.with_borrow_mut(|state| {
         let grants = state.unconfirmed.iter_mut();
         for grant in grants.filter(|grant| grant.value == value) {
@@ -317,9 +317,9 @@ pub(crate) fn have_sessions_moved(database: c_int, key: &[u8]) -> bool {
 }
 
 /// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
-pub(crate) fn look_soon(ctx: Ctx<'_>, key: &[u8]) {
+pub(crate) fn schedule_check(ctx: Ctx<'_>, key: &[u8]) {
     for database in databases_of_queues(key) {
-        look_soon_at(ctx, (database, key.into()));
+        schedule_check_at(ctx, (database, key.into()));
     }
 }
 
@@ -334,7 +334,7 @@ fn databases_of_queues(key: &[u8]) -> Vec<c_int> {
     })
 }
 
-pub(crate) fn look_soon_at(ctx: Ctx<'_>, name: Name) {
+pub(crate) fn schedule_check_at(ctx: Ctx<'_>, name: Name) {
     deadlines::note(ctx, name.0, &name.1, ctx.now_ms());
     STATE.with_borrow_mut(|state| {
         state.tickets_moved.insert(name.clone());
@@ -342,8 +342,8 @@ pub(crate) fn look_soon_at(ctx: Ctx<'_>, name: Name) {
     });
 }
 
-/// As [`look_soon`], for all names of some databases, or of all.
-pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> bool) {
+/// As [`schedule_check`], for all names of some databases, or of all.
+pub(crate) fn schedule_checks(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> bool) {
     let names: Vec<Name> = STATE.with_borrow(|state| {
         let queues = state
             .queues
@@ -354,7 +354,7 @@ pub(crate) fn look_soon_everywhere(ctx: Ctx<'_>, is_meant: impl Fn(c_int) -> boo
             .collect()
     });
     for name in names {
-        look_soon_at(ctx, name);
+        schedule_check_at(ctx, name);
     }
 }
 

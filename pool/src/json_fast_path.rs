@@ -1,20 +1,20 @@
-//! A quick look at metadata: most are plain enough to be known as sound without a full parser.
+//! The JSON fast path: most metadata is simple enough to be accepted without a full parser.
 
 use memchr::memchr;
 
-/// How deep a plain object nests at most.
+/// How deep a simple object nests at most.
 const LEVELS: u32 = 16;
 
-/// The most digits of a plain number: any such fits a double.
+/// The most digits of a simple number: any such fits a double.
 const DIGITS: usize = 100;
 
 /// Whether `text`, which is UTF-8, is a JSON object that [`crate::Metadata`] keeps as it is, by this quick look: no escapes, no
 /// exponents, no white space but single spaces, little nesting, and none of the names in `reserved` among its own members. `false` says
 /// nothing but that a parser must look. O(n).
-pub(crate) fn is_plain_object(text: &str, reserved: &[&str]) -> bool {
+pub(crate) fn is_simple_object(text: &str, reserved: &[&str]) -> bool {
     // Without a branch, so that many bytes are looked at in one instruction.
-    let is_bare = |bare, &byte: &u8| bare & (byte >= b' ') & (byte != b'\\');
-    if !text.as_bytes().iter().fold(true, is_bare) {
+    let is_unescaped = |so_far, &byte: &u8| so_far & (byte >= b' ') & (byte != b'\\');
+    if !text.as_bytes().iter().fold(true, is_unescaped) {
         return false;
     }
     let mut look = Look {
@@ -131,20 +131,20 @@ impl<'a> Look<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::is_plain_object;
+    use super::is_simple_object;
     use crate::Metadata;
 
     const RESERVED: [&str; 2] = ["acquired_at", "heartbeat_count"];
 
     #[test]
-    fn what_clients_send_is_plain() {
+    fn what_clients_send_is_simple() {
         for text in [
             "{}",
             r#"{"a":1}"#,
             r#"{"user_email":"a@example.com","n":-12.5,"list":[1, true, null, []],"deep":{"acquired_at":{}}}"#,
             r#"{"user_email": "ünï", "hardware_id": "hw-001"}"#,
         ] {
-            assert!(is_plain_object(text, &RESERVED), "{text}");
+            assert!(is_simple_object(text, &RESERVED), "{text}");
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
             &digits,
             &deep,
         ] {
-            assert!(!is_plain_object(text, &RESERVED), "{text}");
+            assert!(!is_simple_object(text, &RESERVED), "{text}");
         }
     }
 
@@ -189,10 +189,10 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_looks_plain_is_what_a_json_parser_takes(
+        fn what_is_simple_is_what_a_json_parser_takes(
             text in r#"\{("[ab ]{0,2}": ?(-?[0-9]{1,3}(\.[0-9]{0,2})?(e[0-9])?|"[a-z\\n]{0,3}"|true|null|\[[0-9, ]{0,4}\]|\{\}|\{"a":1\}|.),? ?){0,3}\}?"#
         ) {
-            if is_plain_object(&text, &RESERVED) {
+            if is_simple_object(&text, &RESERVED) {
                 let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
                 prop_assert!(value.is_object());
                 prop_assert!(Metadata::is_stored_form(text.as_bytes()));
