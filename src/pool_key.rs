@@ -248,7 +248,7 @@ impl<'a> PoolKey<'a> {
         match applied {
             Applied::Missed => return applied,
             Applied::Done => {}
-            // A grant to a session whose own lease had lapsed takes that seat back first.
+            // A grant to a session whose own lease had expired takes that seat back first.
             Applied::Replaced => self.events.add(Events::EXPIRED),
         }
         stats::add_tickets(pool.tickets() as i64 - tickets);

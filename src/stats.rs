@@ -46,7 +46,7 @@ pub(crate) static HEARTBEATS: Total = Total::new("heartbeats");
 pub(crate) static RELEASED: Total = Total::new("released");
 /// Seats taken away by REVOKE.
 pub(crate) static REVOKED: Total = Total::new("revoked");
-/// Seats whose lease lapsed, or whose holder was silent for too long.
+/// Seats whose lease expired, or whose holder was silent for too long.
 pub(crate) static EXPIRED: Total = Total::new("expired");
 /// Places taken in a queue.
 pub(crate) static QUEUED: Total = Total::new("queued");

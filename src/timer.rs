@@ -77,7 +77,7 @@ fn expire_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
             && let Some(next_ms) = expire_from(ctx, name.get(), grace::moment(ctx), out_of_time)
         {
             // A pool that is not done with comes after those that were due meanwhile, however long
-            // ago its own leases lapsed.
+            // ago its own leases expired.
             deadlines::note(ctx, database, name.get().bytes(), next_ms.max(ctx.now_ms()));
         }
         if out_of_time() {

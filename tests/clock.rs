@@ -1,5 +1,5 @@
 //! The server's clock steps, or differs from its replica's. Leases go by the clock, as EXPIRE does:
-//! forward they lapse, backward they last longer. A library that is preloaded into the server moves
+//! forward they expire, backward they last longer. A library that is preloaded into the server moves
 //! its clock, and not the monotonic one, by which its timers run.
 
 use std::fs::{self, File};
@@ -105,7 +105,7 @@ fn assert_ahead(dialog: &mut Dialog, seconds: i64) {
 }
 
 #[test]
-fn forward_all_lapse_and_the_timer_notices_by_itself() {
+fn forward_all_expire_and_the_timer_notices_by_itself() {
     const STEPS: usize = 4;
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
@@ -319,7 +319,7 @@ fn a_lease_that_a_restart_finds_over_is_loaded_and_reclaimed() {
 }
 
 #[test]
-fn a_replica_ahead_shows_a_lapse_early_and_reclaims_nothing() {
+fn a_replica_ahead_shows_an_expiry_early_and_reclaims_nothing() {
     let mut primary = Server::builder().tcp().start();
     let clock = Clock::ahead_by(HOUR);
     let replica = clock.of(Server::builder().replica_of(&primary)).start();
@@ -345,7 +345,7 @@ fn a_replica_ahead_shows_a_lapse_early_and_reclaims_nothing() {
     ahead.expect("EXISTS pool", "1");
     assert_eq!(primary.digest(), replica.digest());
     assert_eq!(total(&replica, "seat_expired"), 0);
-    // A release of what has lapsed there arrives like any other.
+    // A release of what has expired there arrives like any other.
     dialog.ask("SEAT.RELEASE pool a");
     dialog.ask("SEAT.ACQUIRE pool c 9 EX 600");
     primary.wait_for_offset(&replica);

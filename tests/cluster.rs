@@ -78,7 +78,7 @@ fn waiters_stay_when_all_other_slots_go() {
 }
 
 #[test]
-fn a_lapse_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
+fn an_expiry_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
     let server = alone();
     let mut dialog = Dialog::with(&server);
     dialog.expect(
@@ -89,7 +89,7 @@ fn a_lapse_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
     let slot = slot(&mut dialog);
     dialog.expect(&format!("CLUSTER DELSLOTS {slot}"), "+OK");
     let reply = waiter.read();
-    // The lapse may have come first on a slow machine.
+    // The expiry may have come first on a slow machine.
     let granted = u64::from(reply.starts_with("[1, "));
     assert!(granted == 1 || reply.starts_with('!'), "{reply}");
     assert_eq!(total(&server, "seat_granted"), granted);

@@ -213,7 +213,7 @@ fn a_heartbeat_sets_its_own_time_and_not_that_of_the_grant() {
 }
 
 #[test]
-fn a_session_that_came_without_metadata_cannot_beat() {
+fn a_session_without_metadata_has_no_heartbeats() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     dialog.expect(
         "SEAT.EFFECT pool GRANT a 5 1000000000 1000000000 - 0 0 -",

@@ -82,7 +82,7 @@ pub fn grant_shapes(dialog: &mut Dialog, key: &str) {
 /// Calls everything that reads and changes a pool, and empties it; panics if the pool is not sound.
 #[track_caller]
 pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
-    // Lapsed rows would be reclaimed between the questions.
+    // Expired rows would be reclaimed between the questions.
     dialog.ask(&format!("SEAT.CLEANUP {key}"));
     let count = dialog.number(&format!("SEAT.COUNT {key}"));
     let value = dialog.raw(&["SEAT.SESSIONS", key]);
@@ -184,7 +184,7 @@ fn it_has_a_type_of_its_own() {
     let frequency = dialog.number("OBJECT FREQ pool");
     assert!(frequency >= 0);
     exercise(&mut dialog, "pool", "at the end");
-    // The lapse of one lease would be far in the future; all were released.
+    // The expiry of one lease would be far in the future; all were released.
     dialog.expect("EXISTS pool", "0");
 }
 

@@ -569,7 +569,7 @@ fn each_error_is_documented_and_no_other() {
     set_up(&["REPLICAOF", "127.0.0.1", "1"]);
     provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
 
-    let beside = crate::migration::beside_the_scripts().start();
+    let beside = crate::migration::with_migration().start();
     let mut wire = beside.wire();
     let mut admin = beside.wire();
     for arguments in [

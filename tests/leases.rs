@@ -197,7 +197,7 @@ fn a_renewal_is_told_and_counts_no_heartbeat() {
 }
 
 #[test]
-fn the_pool_tells_of_its_leases() {
+fn the_pool_reports_its_leases() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let info = |dialog: &mut Dialog| {
         ["used", "leased", "next_deadline_ms"].map(|field| dialog.pool_info("pool", field))

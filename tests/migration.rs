@@ -34,7 +34,7 @@ pub fn all_settings() -> String {
 }
 
 /// A server on which the scripts' callers, keys and readers go on working.
-pub fn beside_the_scripts() -> Builder {
+pub fn with_migration() -> Builder {
     Server::builder().module_args(&all_settings())
 }
 

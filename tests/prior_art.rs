@@ -3,9 +3,9 @@
 use crate::leases::grants_until;
 use crate::support::{Dialog, Server, total, wait_for_reclaim};
 
-/// Has a session lapse, once with its row still there and once reclaimed, and replays `late` after
+/// Has a session expire, once with its row still there and once reclaimed, and replays `late` after
 /// each.
-fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
+fn after_an_expiry(acquire: &str, late: &[(&str, &str)]) {
     let lines: Vec<&str> = late.iter().map(|(line, _)| *line).collect();
     let expected: Vec<&str> = late.iter().map(|(_, reply)| *reply).collect();
 
@@ -26,8 +26,8 @@ fn after_a_lapse(acquire: &str, late: &[(&str, &str)]) {
 
 /// Case 1, redisson 4086: releasing a permit whose lease was over added one too many.
 #[test]
-fn case_1_a_release_after_the_lapse_frees_nothing_more() {
-    after_a_lapse(
+fn case_1_a_release_after_the_expiry_frees_nothing_more() {
+    after_an_expiry(
         "SEAT.ACQUIRE pool a 2 PX 1",
         &[
             ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
@@ -47,7 +47,7 @@ fn case_1_a_release_after_the_lapse_frees_nothing_more() {
 /// permit back.
 #[test]
 fn case_2_a_heartbeat_after_another_came_and_went_fails() {
-    after_a_lapse(
+    after_an_expiry(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[
             (
@@ -69,7 +69,7 @@ fn case_2_a_heartbeat_after_another_came_and_went_fails() {
 /// Case 3, dv/redis-semaphore 65: a stale holder's late unlock gave away the seat of the next one.
 #[test]
 fn case_3_a_late_release_leaves_the_next_holder_alone() {
-    after_a_lapse(
+    after_an_expiry(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[
             (
@@ -182,7 +182,7 @@ fn case_8_a_clients_clock_counts_for_nothing() {
 /// Case 9, "too many results to unpack" in Redisson: ten thousand leases that were over broke the
 /// next command.
 #[test]
-fn case_9_ten_thousand_lapses_are_nothing_to_the_next_command() {
+fn case_9_ten_thousand_expiries_are_nothing_to_the_next_command() {
     const MANY: usize = 10_000;
     for command in [
         "SEAT.ACQUIRE pool new 10001 EX 60",
@@ -255,10 +255,10 @@ fn case_10_a_grant_is_within_the_limit_that_it_states() {
     }
 }
 
-/// Case 11, keygate `floating.go`: a heartbeat brought a lapsed session back above the limit.
+/// Case 11, keygate `floating.go`: a heartbeat brought a expired session back above the limit.
 #[test]
 fn case_11_a_heartbeat_revives_nobody() {
-    after_a_lapse(
+    after_an_expiry(
         "SEAT.ACQUIRE pool a 1 PX 1",
         &[
             ("SEAT.ACQUIRE pool b 1", r#"[1, "ACQUIRED", 1, 1]"#),
@@ -281,7 +281,7 @@ fn case_11_a_heartbeat_revives_nobody() {
 
 /// Across all of these nothing may count twice.
 #[test]
-fn a_lapse_is_counted_once() {
+fn an_expiry_is_counted_once() {
     let (server, mut dialog) = Server::scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 PX 1");
     wait_for_reclaim(&server, 1);

@@ -1,4 +1,4 @@
-//! Seats whose leases lapse come back by themselves: on time, told once, by the primary alone.
+//! Seats whose leases expire come back by themselves: on time, told once, by the primary alone.
 
 mod many_leases;
 mod moved_pools;
@@ -20,7 +20,7 @@ fn listener(server: &Server, pattern: &str) -> Dialog {
 
 #[test]
 fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
-    const LAPSES: usize = 5;
+    const EXPIRIES: usize = 5;
     const TIMELY_MS: i64 = 100;
     // A cron of one beat a second could not be that punctual, so it is the timer that is tried
     // here.
@@ -30,10 +30,10 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
         .start();
     let mut events = listener(&server, "__keyevent@0__:seat.expired");
     let mut late_ms = Vec::new();
-    for lapse in 0..LAPSES {
+    for expiry in 0..EXPIRIES {
         let deadline_ms = {
             let mut dialog = Dialog::with(&server);
-            let lease_ms = 150 + 37 * lapse;
+            let lease_ms = 150 + 37 * expiry;
             dialog.ask(&format!("SEAT.ACQUIRE pool a 1 PX {lease_ms}"));
             dialog.pool_info("pool", "next_deadline_ms")
         };
@@ -51,8 +51,8 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
     writeln!(io::stderr(), "reclaim: {late_ms:?} ms after the deadlines").expect("stderr");
     // One may fall into a moment in which this machine was busy elsewhere.
     let timely = late_ms.iter().filter(|&&late| late < TIMELY_MS).count();
-    assert!(timely >= LAPSES - 1, "reclaimed after {late_ms:?} ms");
-    assert_eq!(total(&server, "seat_expired"), LAPSES as u64);
+    assert!(timely >= EXPIRIES - 1, "reclaimed after {late_ms:?} ms");
+    assert_eq!(total(&server, "seat_expired"), EXPIRIES as u64);
 }
 
 /// An earlier deadline must not wait for the later one that was there first, nor be forgotten for
@@ -90,7 +90,7 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
 }
 
 #[test]
-fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
+fn an_expiry_is_one_effect_and_is_published_once() {
     let (server, mut dialog) = Server::builder().recording().scene();
     let mut events = listener(&server, "__keyevent@*");
     let effects = effects_of(&server, || {
@@ -100,7 +100,7 @@ fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
             "SEAT.ACQUIRE pool c 9 PX 20",
             "SEAT.ACQUIRE pool stays 9",
             "SEAT.ACQUIRE other a 9 PX 20",
-            // All have lapsed before the timer can come.
+            // All have expired before the timer can come.
             "DEBUG SLEEP 0.05",
         ]);
         wait_for_reclaim(&server, 4);
@@ -122,15 +122,15 @@ fn a_lapse_is_one_effect_and_a_pool_tells_of_it_once() {
         ]
     );
     let mut told: Vec<_> = (0..8).map(|_| events.next_event()).collect();
-    let mut lapses = told.split_off(5);
+    let mut expiries = told.split_off(5);
     assert!(
         told.iter().all(|(event, _)| event == "seat.acquired"),
         "{told:?}"
     );
-    lapses.sort();
+    expiries.sort();
     let event = |event: &str, key: &str| (event.to_owned(), key.to_owned());
     assert_eq!(
-        lapses,
+        expiries,
         [
             event("del", "other"),
             event("seat.expired", "other"),
@@ -173,7 +173,7 @@ fn a_reclaim_breaks_the_transaction_of_who_watched() {
 }
 
 #[test]
-fn a_script_that_runs_past_deadlines_sees_the_lapses() {
+fn a_script_that_runs_past_deadlines_sees_the_expiries() {
     // So that the server calls the script slow, and serves others in between.
     let server = Server::builder()
         .recording()
@@ -244,7 +244,7 @@ fn a_promoted_replica_goes_on() {
     dialog.wait_until(deadline_ms + 50);
     assert_eq!(total(&replica, "seat_expired"), 0);
     dialog.expect("EXISTS soon", "1");
-    // One lapse is overdue at the promotion, the other two come after it.
+    // One expiry is overdue at the promotion, the other two come after it.
     dialog.expect("REPLICAOF NO ONE", "+OK");
     eventually("the overdue seat is reclaimed", || {
         dialog.ask("EXISTS soon") == "0"

@@ -17,7 +17,7 @@ pub fn poll(dialog: &mut Dialog, key: &str, session: &str, seats: i64) -> String
 }
 
 #[test]
-fn polls_keep_their_places() {
+fn polls_keep_their_positions() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");

@@ -14,8 +14,8 @@ mod support;
 mod charts;
 mod client;
 mod cores;
+mod expiry;
 mod instructions;
-mod lapse;
 mod load;
 mod longest;
 mod machine;
@@ -33,7 +33,7 @@ use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use lapse::Lapse;
+use expiry::Expiry;
 use load::Load;
 use longest::Longest;
 use replication::Replication;
@@ -47,7 +47,7 @@ const SECTIONS: [&str; 6] = [
     "calls",
     "size",
     "longest",
-    "lapse",
+    "expiry",
     "replication",
     "instructions",
 ];
@@ -114,8 +114,8 @@ fn main() -> ExitCode {
         size,
         load,
         longest: wanted("longest").then(|| Longest::measure(&scale)),
-        lapse: wanted("lapse").then(|| Lapse::measure(&scale, false)),
-        lapse_aof: wanted("lapse").then(|| Lapse::measure(&scale, true)),
+        expiry: wanted("expiry").then(|| Expiry::measure(&scale, false)),
+        expiry_aof: wanted("expiry").then(|| Expiry::measure(&scale, true)),
         replication: wanted("replication").then(|| Replication::measure(&sides)),
         instructions: counts.flatten(),
         sides,

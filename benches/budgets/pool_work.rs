@@ -159,7 +159,7 @@ pub fn release(pool: &mut Alone, id: &str) {
     assert!(used.is_some());
 }
 
-/// Takes back one batch of lapsed sessions, as the timer does.
+/// Takes back one batch of expired sessions, as the timer does.
 pub fn reclaim(pool: &mut Alone) {
     let long_after = NOW.moved_to(NOW_MS + 2 * LEASE_MS as i64);
     assert_eq!(pool.machine(long_after).expire(BATCH), BATCH);

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::charts::{self, Series, figure};
+use crate::expiry::Expiry;
 use crate::instructions::Count;
-use crate::lapse::Lapse;
 use crate::load::Load;
 use crate::longest::{LOGGED_MICROS, Longest};
 use crate::replication::Replication;
@@ -24,8 +24,8 @@ pub struct Measured {
     pub speed: Option<Speed>,
     pub size: Option<Size>,
     pub longest: Option<Longest>,
-    pub lapse: Option<Lapse>,
-    pub lapse_aof: Option<Lapse>,
+    pub expiry: Option<Expiry>,
+    pub expiry_aof: Option<Expiry>,
     /// Of the legacy keys, and of a pool.
     pub load: Option<[Load; 2]>,
     pub replication: Option<Replication>,
@@ -103,17 +103,17 @@ pub fn budgets(measured: &Measured) -> Vec<Budget> {
             " µs",
         ));
     }
-    for (lapse, with) in [
-        (&measured.lapse, "without AOF"),
-        (&measured.lapse_aof, "AOF everysec"),
+    for (expiry, with) in [
+        (&measured.expiry, "without AOF"),
+        (&measured.expiry_aof, "AOF everysec"),
     ] {
-        if let Some(lapse) = lapse {
+        if let Some(expiry) = expiry {
             budgets.push(Budget::new(
                 format!(
-                    "longest pause when 100,000 leases lapse in one instant, beyond that without a lapse, {with}"
+                    "longest pause when 100,000 leases expire in one instant, beyond that without an expiry, {with}"
                 ),
                 Bound::AtMost(2.0),
-                lapse.added_pause_millis(),
+                expiry.added_pause_millis(),
                 " ms",
             ));
         }
@@ -257,29 +257,29 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
     if let Some(longest) = &measured.longest {
         tables.push(("longest", longest_commands(longest)));
     }
-    let lapses = [("no", &measured.lapse), ("everysec", &measured.lapse_aof)];
-    let lapses: Vec<_> = lapses
+    let expiries = [("no", &measured.expiry), ("everysec", &measured.expiry_aof)];
+    let expiries: Vec<_> = expiries
         .into_iter()
-        .filter_map(|(aof, lapse)| {
-            let lapse = lapse.as_ref()?;
+        .filter_map(|(aof, expiry)| {
+            let expiry = expiry.as_ref()?;
             Some(vec![
                 aof.to_owned(),
-                format!("{:.2} ms", lapse.pause_millis()),
-                format!("{:.2} ms", lapse.least_pause_millis()),
-                format!("{:.2} ms", lapse.quiet_pause_millis()),
-                format!("{:.0} ms", lapse.reclaimed_after_millis()),
+                format!("{:.2} ms", expiry.pause_millis()),
+                format!("{:.2} ms", expiry.least_pause_millis()),
+                format!("{:.2} ms", expiry.quiet_pause_millis()),
+                format!("{:.0} ms", expiry.reclaimed_after_millis()),
             ])
         })
         .collect();
-    if !lapses.is_empty() {
+    if !expiries.is_empty() {
         let header = [
             "AOF",
             "longest pause",
             "in the best round",
-            "without a lapse",
+            "without an expiry",
             "all reclaimed after",
         ];
-        tables.push(("lapse", table(&header, lapses)));
+        tables.push(("expiry", table(&header, expiries)));
     }
     if let Some([script, module]) = &measured.load {
         let row = |name: &str, load: &Load| {

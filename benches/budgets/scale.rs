@@ -9,8 +9,8 @@ pub struct Scale {
     pub pipelined_calls: u64,
     /// Passes of the search for the longest command.
     pub passes: usize,
-    /// Lapses of very many leases.
-    pub lapses: usize,
+    /// Expiries of very many leases.
+    pub expiries: usize,
 }
 
 /// A run whose figures are published.
@@ -19,13 +19,13 @@ pub const FULL: Scale = Scale {
     single_calls: 1000,
     pipelined_calls: 8000,
     passes: 3,
-    lapses: 7,
+    expiries: 7,
 };
 
 /// A first look.
 pub const QUICK: Scale = Scale {
     rounds: 5,
     passes: 1,
-    lapses: 2,
+    expiries: 2,
     ..FULL
 };

@@ -106,7 +106,7 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Pool {
-    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, lapsed sessions included: they stay in the table until they
+    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, expired sessions included: they stay in the table until they
     /// are reclaimed.
     pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
         let header = to_bytes(&Header {

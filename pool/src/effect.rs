@@ -2,12 +2,12 @@
 
 use crate::queue::Ticket;
 
-/// A lease: how long its session may stay silent, and the moment at which it lapses.
+/// A lease: how long its session may stay silent, and the moment at which it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// How long each renewal lasts, in milliseconds; never 0.
     pub length_ms: u64,
-    /// When it lapses, in milliseconds of unix time: the session is gone from this millisecond on.
+    /// When it expires, in milliseconds of unix time: the session is gone from this millisecond on.
     pub deadline_ms: i64,
 }
 
@@ -115,6 +115,6 @@ pub enum Freed {
     Released,
     /// Somebody with the right to do so took it away.
     Revoked,
-    /// Its lease lapsed, or its holder was silent for too long.
+    /// Its lease expired, or its holder was silent for too long.
     Expired,
 }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_pool_stays_unless_it_has_lapsed() {
+    fn a_session_of_the_pool_stays_unless_it_has_expired() {
         let mut pool = Pool::new(0);
         let lease = Lease::starting(NOW_MS, 10);
         let metadata = Metadata::NONE;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_metadata_are_counted_apart() {
+    fn sessions_without_metadata_are_counted_apart() {
         let mut pool = Pool::new(0);
         for (session, json) in [("a", None), ("b", Some("{}")), ("c", None)] {
             import(&mut pool, session.as_bytes(), json);

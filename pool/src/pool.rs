@@ -13,7 +13,7 @@ use crate::slab::Slab;
 
 /// Sessions that hold seats, those that have a ticket for one, and the limit.
 ///
-/// A session whose lease has lapsed stays as a row until it is reclaimed, but no decision and no reading method sees it any more:
+/// A session whose lease has expired stays as a row until it is reclaimed, but no decision and no reading method sees it any more:
 /// they all take the [`Moment`], and "live" means live at that moment.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -39,7 +39,7 @@ pub enum Applied {
     Missed,
     /// What it says is so now.
     Done,
-    /// The same, and a grant has taken the place of its session's row from before, whose lease had lapsed.
+    /// The same, and a grant has taken the place of its session's row from before, whose lease had expired.
     Replaced,
 }
 
@@ -74,7 +74,7 @@ impl Pool {
         self.seats
     }
 
-    /// Rows, those of lapsed and not yet reclaimed sessions included.
+    /// Rows, those of expired and not yet reclaimed sessions included.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
@@ -94,7 +94,7 @@ impl Pool {
         self.len() == 0 && self.tickets() == 0
     }
 
-    /// Live sessions. O(log n) while some have lapsed, otherwise O(1).
+    /// Live sessions. O(log n) while some have expired, otherwise O(1).
     pub fn used(&self, moment: Moment) -> usize {
         self.len() - self.passed(moment)
     }
@@ -108,7 +108,7 @@ impl Pool {
         live.filter(|session| session.metadata().is_some()).count()
     }
 
-    /// Live sessions that have a lease. O(log n) while some have lapsed, otherwise O(1).
+    /// Live sessions that have a lease. O(log n) while some have expired, otherwise O(1).
     pub fn leased(&self, moment: Moment) -> usize {
         self.deadlines.len() - self.passed(moment)
     }
@@ -144,7 +144,7 @@ impl Pool {
         self.tickets.as_ref()?.first_lost()
     }
 
-    /// The earliest effective deadline of a live session. O(log n) while some have lapsed,
+    /// The earliest effective deadline of a live session. O(log n) while some have expired,
     /// otherwise O(1).
     pub fn next_deadline_ms(&self, moment: Moment) -> Option<i64> {
         let next = match moment.latest_passed_ms() {
@@ -159,7 +159,7 @@ impl Pool {
         self.sessions.len() > 0
     }
 
-    /// Whether there is a row of this id, lapsed or not. O(1).
+    /// Whether there is a row of this id, expired or not. O(1).
     pub fn contains(&self, session: &[u8]) -> bool {
         self.slot_of(session).is_some()
     }
@@ -172,7 +172,7 @@ impl Pool {
             .filter(|session| session.is_live(moment))
     }
 
-    /// All rows, lapsed ones included, in no particular order.
+    /// All rows, expired ones included, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.sessions.iter_from(0).map(|(_, session)| session)
     }
@@ -363,7 +363,7 @@ impl Pool {
         })
     }
 
-    /// The ids of up to `limit` sessions whose leases have lapsed, the earliest deadline first. O(limit).
+    /// The ids of up to `limit` sessions whose leases have expired, the earliest deadline first. O(limit).
     pub fn expired(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .iter()
@@ -373,7 +373,7 @@ impl Pool {
             .map(Session::id)
     }
 
-    /// Carries out an effect. Those of a session need its row or ticket, lapsed or not, unless they give it one, and do nothing
+    /// Carries out an effect. Those of a session need its row or ticket, expired or not, unless they give it one, and do nothing
     /// without. O(1), with leases or tickets O(log n).
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         let met = match effect {

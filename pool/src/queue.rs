@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_keeps_the_place_from_now_on_within_the_range_of_time() {
+    fn a_poll_keeps_the_position_within_the_range_of_time() {
         let joined = ticket(1_000, 500);
         assert_eq!((joined.since_ms, joined.deadline_ms), (1_000, 1_500));
         let polled = joined.kept(1_400, 50).expect("within time");

@@ -4,7 +4,7 @@ use crate::index::Index;
 use crate::order::{Entry, Order};
 use crate::slab::Slab;
 
-/// When to look at which name again: the hints by which pools with leases are found when one lapses.
+/// When to look at which name again: the hints by which pools with leases are found when one expires.
 ///
 /// Made of the same parts as a pool, so that it, too, grows without a stall.
 #[derive(Debug)]

@@ -92,7 +92,7 @@ impl Session {
         (self.heartbeat_count != NO_COUNT).then_some(self.heartbeat_count)
     }
 
-    /// When the lease lapses, in milliseconds of unix time; `None` without a lease.
+    /// When the lease expires, in milliseconds of unix time; `None` without a lease.
     pub fn deadline_ms(&self) -> Option<i64> {
         (self.deadline_ms != NO_DEADLINE).then_some(self.deadline_ms)
     }
@@ -155,7 +155,7 @@ mod tests {
     use crate::effect::Grant;
 
     #[test]
-    fn ids_of_every_length_come_back_beside_their_metadata() {
+    fn ids_of_every_length_come_back_with_their_metadata() {
         for id_len in [1, 36, 253, 254, 255, 256, 65_534, 65_535] {
             for metadata in [None, Some(&b"{}"[..]), Some(br#"{"a":1}"#)] {
                 let id = vec![0xff; id_len];

@@ -83,7 +83,7 @@ impl<'a, C> Queue<'a, C> {
         self.blocked.is_empty() && self.pool.tickets() == 0
     }
 
-    /// The seats that are taken, by whomever. O(log n) while leases have lapsed, otherwise O(1).
+    /// The seats that are taken, by whomever. O(log n) while leases have expired, otherwise O(1).
     pub(crate) fn taken(&self) -> u64 {
         (self.pool.used(self.now) as u64).saturating_add(self.taken_elsewhere)
     }

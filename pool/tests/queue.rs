@@ -1641,7 +1641,7 @@ fn a_wrong_figure_of_a_client_that_waits_on_holds_nobody_up() {
 }
 
 #[test]
-fn a_wrong_figure_ahead_in_the_queue_is_shut_out_and_keeps_its_place() {
+fn a_wrong_figure_ahead_is_shut_out_and_keeps_its_position() {
     let mut world = World::full(2);
     for figure in [1, 0, -1] {
         let wrong = world.blocks(call(CAROL, figure));

@@ -250,7 +250,7 @@ fn waiters_are_woken_in_whatever_context_the_seat_is_freed() {
 }
 
 #[test]
-fn a_lapse_wakes_the_first_by_itself() {
+fn an_expiry_wakes_the_first_by_itself() {
     let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiters: Vec<_> = ["b", "c", "d"]
@@ -268,7 +268,7 @@ fn a_lapse_wakes_the_first_by_itself() {
     for waiter in &mut waiters {
         waiter.hears(r#"[1, "ACQUIRED", 1, 1, 30]"#);
     }
-    crate::support::eventually("the last has lapsed", || dialog.ask("EXISTS pool") == "0");
+    crate::support::eventually("the last has expired", || dialog.ask("EXISTS pool") == "0");
     dialog.one_seat_is_free("pool");
 }
 

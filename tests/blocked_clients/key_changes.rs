@@ -360,7 +360,7 @@ fn all_waiters_who_hold_seats_in_an_arrived_pool_are_told() {
 }
 
 #[test]
-fn a_wait_that_ends_before_the_timer_tells_of_a_held_seat() {
+fn a_wait_that_ends_before_the_timer_reports_a_held_seat() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
     dialog.acquire("other", "b", 1, "{}");

@@ -62,7 +62,7 @@ fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
 }
 
 #[test]
-fn a_long_poll_whose_time_is_over_keeps_its_place_as_a_ticket() {
+fn a_long_poll_that_times_out_keeps_its_position_as_a_ticket() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut late = Dialog::with(&server);
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
@@ -184,7 +184,7 @@ fn an_unblocked_client_leaves_the_queue_and_goes_on() {
 }
 
 #[test]
-fn an_unblocked_long_poll_keeps_its_place() {
+fn an_unblocked_long_poll_keeps_its_position() {
     let (server, mut dialog) = full_pool(Server::builder());
     for (how, reply) in [
         ("TIMEOUT", r#"[0, "QUEUED", 1, 1, 1]"#),
@@ -201,7 +201,7 @@ fn an_unblocked_long_poll_keeps_its_place() {
 }
 
 #[test]
-fn a_lapse_during_a_pause_is_granted_after_it() {
+fn an_expiry_during_a_pause_is_granted_after_it() {
     const PAUSE: Duration = Duration::from_millis(300);
     for mode in ["WRITE", "ALL"] {
         let (server, mut dialog) = Server::builder().recording().scene();
@@ -215,7 +215,7 @@ fn a_lapse_during_a_pause_is_granted_after_it() {
             r#"[1, "ALREADY_ACTIVE", 1, 60]"#,
         );
         dialog.expect(&format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis()), "+OK");
-        // The lapse may come before the pause on a slow machine; then these are told so.
+        // The expiry may come before the pause on a slow machine; then these are told so.
         assert!(poll.read().starts_with(r#"[0, "QUEUED", "#));
         assert!(late.read().starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#));
         let granted_before = server_granted(&mut Dialog::with(&server), mode);
@@ -266,7 +266,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
     assert!(granted == 1 || words.starts_with("!UNBLOCKED"), "{words}");
     drop(poll);
     nobody_is_blocked(&server);
-    crate::support::eventually("the lease has lapsed", || {
+    crate::support::eventually("the lease has expired", || {
         dialog.sessions("leased").is_empty() || granted == 1
     });
     assert_eq!(total(&server, "seat_granted"), granted);

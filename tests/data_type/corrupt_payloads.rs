@@ -27,7 +27,7 @@ pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
 fn survives(dialog: &mut Dialog, payload: &[u8], context: &str) -> bool {
     let reply = dialog.ask_args(&[b"RESTORE", b"bad".as_slice(), b"0", payload, b"REPLACE"]);
     if reply == "+OK" {
-        // A payload may hold leases that lapsed long ago, so that no session is live.
+        // A payload may hold leases that expired long ago, so that no session is live.
         if dialog.ask("SEAT.COUNT bad") != "0" {
             exercise(dialog, "bad", context);
         }

@@ -1,6 +1,6 @@
 //! A session is gone from its deadline on, whether or not its seat was reclaimed.
 //!
-//! Rows that have lapsed and are still there: within one MULTI, for the server's timers do not run
+//! Rows that have expired and are still there: within one MULTI, for the server's timers do not run
 //! in between; while writes are paused; and on a replica.
 
 use super::grants_until;
@@ -10,7 +10,7 @@ use crate::support::{Dialog, Server, effects_of, eventually, total, wait_for_rec
 const PASS: &str = "DEBUG SLEEP 0.005";
 
 #[test]
-fn every_command_sees_a_lapse_before_the_reclaim() {
+fn every_command_sees_an_expiry_before_the_reclaim() {
     let (server, mut dialog) = Server::builder().recording().scene();
     let mut steps: Vec<(&str, &str)> = vec![
         ("SEAT.ACQUIRE pool b 4", r#"[1, "ACQUIRED", 1, 4]"#),
@@ -79,7 +79,7 @@ fn every_command_sees_a_lapse_before_the_reclaim() {
 }
 
 #[test]
-fn a_pool_of_lapsed_sessions_is_empty_and_there() {
+fn a_pool_of_expired_sessions_is_empty_and_there() {
     let server = Server::start();
     let replies = Dialog::with(&server).at_once(&[
         "SEAT.ACQUIRE pool a 1 PX 1",
@@ -105,7 +105,7 @@ fn a_pool_of_lapsed_sessions_is_empty_and_there() {
 }
 
 #[test]
-fn a_grant_to_a_session_takes_the_place_of_its_own_lapsed_row() {
+fn a_grant_to_an_expired_session_replaces_it() {
     let (server, mut dialog) = Server::builder()
         .recording()
         .config("notify-keyspace-events EdA")
@@ -183,7 +183,7 @@ fn a_late_session_does_not_touch_whoever_holds_the_seat_now() {
 }
 
 #[test]
-fn a_lapse_comes_in_its_millisecond_and_not_before() {
+fn an_expiry_comes_in_its_millisecond_and_not_before() {
     let (_server, mut dialog) = Server::scene();
     // The first look with no time left must be the first without the session, so never 0 and never
     // both.
@@ -217,12 +217,12 @@ fn a_lapse_comes_in_its_millisecond_and_not_before() {
     assert!(looks > 20, "no look came in time");
 }
 
-/// DUMPs of a pool of `lapsed` sessions whose leases are over, and one without a lease.
-fn dump_of_lapsed(lapsed: usize) -> Vec<u8> {
+/// DUMPs of a pool of `expired` sessions whose leases are over, and one without a lease.
+fn dump_of_expired(expired: usize) -> Vec<u8> {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     dialog.ask("MULTI");
     dialog.ask("SEAT.ACQUIRE pool live 1000000");
-    dialog.ask_all(grants_until(1_700_000_000_000, lapsed));
+    dialog.ask_all(grants_until(1_700_000_000_000, expired));
     dialog.ask("DUMP pool");
     match dialog.value(&["EXEC"]) {
         redis::Value::Array(replies) => match replies.into_iter().next_back() {
@@ -233,7 +233,7 @@ fn dump_of_lapsed(lapsed: usize) -> Vec<u8> {
     }
 }
 
-/// Has the pool appear with its lapsed sessions and pauses writes in the same instant.
+/// Has the pool appear with its expired sessions and pauses writes in the same instant.
 fn restore_and_pause(dialog: &mut Dialog, key: &str, dump: &[u8]) {
     dialog.ask("MULTI");
     dialog.ask_args(&[b"RESTORE", key.as_bytes(), b"0", dump, b"REPLACE"]);
@@ -244,14 +244,14 @@ fn restore_and_pause(dialog: &mut Dialog, key: &str, dump: &[u8]) {
 #[test]
 fn used_is_exact_and_cheap_with_100k_expired_sessions() {
     const MANY: usize = 100_000;
-    let (few, many) = (dump_of_lapsed(10), dump_of_lapsed(MANY));
+    let (few, many) = (dump_of_expired(10), dump_of_expired(MANY));
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     let mut dialog = Dialog::with(&primary);
     primary.wait_for_offset(&replica);
 
     let mut costs = [f64::INFINITY; 2];
-    for (cost, (dump, lapsed)) in costs.iter_mut().zip([(&few, 10), (&many, MANY as u64)]) {
+    for (cost, (dump, expired)) in costs.iter_mut().zip([(&few, 10), (&many, MANY as u64)]) {
         restore_and_pause(&mut dialog, "pool", dump);
         for server in [&primary, &replica] {
             let mut dialog = Dialog::with(server);
@@ -270,7 +270,7 @@ fn used_is_exact_and_cheap_with_100k_expired_sessions() {
         }
         let before = total(&primary, "seat_expired");
         dialog.expect("CLIENT UNPAUSE", "+OK");
-        wait_for_reclaim(&primary, before + lapsed);
+        wait_for_reclaim(&primary, before + expired);
         primary.wait_for_offset(&replica);
         assert_eq!(primary.digest(), replica.digest());
         for server in [&primary, &replica] {
@@ -280,7 +280,7 @@ fn used_is_exact_and_cheap_with_100k_expired_sessions() {
     let [few, many] = costs;
     assert!(
         many < 20.0 * few,
-        "SEAT.COUNT took {few} us with ten lapsed sessions and {many} us with {MANY}"
+        "SEAT.COUNT took {few} us with ten expired sessions and {many} us with {MANY}"
     );
     assert_eq!(total(&replica, "seat_expired"), 0);
     assert_eq!(total(&replica, "seat_ignored_effects"), 0);
@@ -300,7 +300,7 @@ fn microseconds_of_count(server: &Server, dialog: &mut Dialog) -> f64 {
 }
 
 #[test]
-fn used_is_exact_while_leases_lapse_one_by_one() {
+fn used_is_exact_while_leases_expire_one_by_one() {
     let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let start_ms = dialog.now_ms() + 300;
     let second = start_ms / 1000;
@@ -325,7 +325,7 @@ fn used_is_exact_while_leases_lapse_one_by_one() {
         let latest_ms = dialog.now_ms();
         assert!(
             (left(latest_ms)..=left(at_ms(&replies[0]))).contains(&used),
-            "{used} used at {} to {latest_ms}, the first of 400 lapses at {start_ms}",
+            "{used} used at {} to {latest_ms}, the first of 400 expires at {start_ms}",
             replies[0]
         );
         seen += usize::from(used != last);

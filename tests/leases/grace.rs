@@ -310,7 +310,7 @@ fn holders_find_their_way_back_after_a_crash() {
 }
 
 #[test]
-fn a_promoted_replica_gives_holders_the_time_to_come_over() {
+fn a_promoted_replica_gives_holders_the_time_to_reconnect() {
     let mut primary = with_grace(2500).tcp().start();
     let replica = with_grace(2500).replica_of(&primary).start();
     // It may take longer to follow than the leases last.

@@ -25,7 +25,7 @@ fn is_gone(dialog: &mut Dialog) {
 }
 
 #[test]
-fn each_writing_command_takes_over_first() {
+fn each_writing_command_adopts_first() {
     for (command, reply) in [
         ("SEAT.ACQUIRE p c 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#),
         ("SEAT.ACQUIRE p c 3", r#"[1, "ACQUIRED", 3, 3]"#),
@@ -100,7 +100,7 @@ fn merged_above_the_limit_nobody_is_evicted_or_let_in() {
 }
 
 #[test]
-fn the_timer_counts_them_before_it_gives_a_lapsed_seat_away() {
+fn the_timer_counts_them_before_it_gives_a_expired_seat_away() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 1, "{}");
@@ -109,12 +109,12 @@ fn the_timer_counts_them_before_it_gives_a_lapsed_seat_away() {
         "SEAT.ACQUIRE p a 1 PX 500",
         r#"[1, "ALREADY_ACTIVE", 1, 500]"#,
     );
-    // Another program's script counts without the lapsed seat, and takes it before the timer looks.
+    // Another program's script counts without the expired seat, and takes it before the timer looks.
     let script = format!(
         "while redis.call('SEAT.COUNT', 'p') > 0 do end return redis.call('SADD', '{SESSIONS}', 's')"
     );
     assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), "1");
-    eventually("the lapsed seat was taken back", || {
+    eventually("the expired seat was taken back", || {
         total(&server, "seat_expired") == 1
     });
     assert_eq!(dialog.sessions("p"), ["s"]);
@@ -134,7 +134,7 @@ fn the_timer_counts_invalid_entries_before_it_gives_a_seat_away() {
         r#"[1, "ALREADY_ACTIVE", 1, 500]"#,
     );
     put_invalid_entry(&mut dialog, "s");
-    eventually("the lapsed seat was taken back", || {
+    eventually("the expired seat was taken back", || {
         total(&server, "seat_expired") == 1
     });
     assert_eq!(total(&server, "seat_granted"), 0);
@@ -364,7 +364,7 @@ fn an_entry_of_a_session_that_the_pool_has_is_not_needed() {
 }
 
 #[test]
-fn adoption_beside_an_invalid_entry_is_one_unit() {
+fn adoption_with_an_invalid_entry_is_one_unit() {
     let server = Server::builder()
         .recording()
         .tcp()
@@ -645,7 +645,7 @@ fn another_type_at_a_scripts_name_is_left_alone() {
 }
 
 #[test]
-fn without_the_setting_the_scripts_keys_are_nobodys_business() {
+fn without_the_setting_the_legacy_keys_are_left_alone() {
     let (_server, mut dialog) = Server::scene();
     fill(&mut dialog, &["a"]);
     dialog.expect("SEAT.ACQUIRE p b 1", r#"[1, "ACQUIRED", 1, 1]"#);
@@ -721,7 +721,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
             assert!(reply.starts_with(&expected), "{command}: {reply}");
         }
         // Nor does the timer grant a seat past them.
-        eventually("the lapsed seat was taken back", || {
+        eventually("the expired seat was taken back", || {
             total(&server, "seat_expired") == 1
         });
         assert_eq!(total(&server, "seat_granted"), 0, "{name}");
@@ -840,7 +840,7 @@ fn clients_that_go_at_once_all_keep_their_positions() {
 }
 
 #[test]
-fn tickets_are_kept_and_lost_in_time_beside_an_invalid_entry() {
+fn tickets_are_kept_and_lost_in_time_with_an_invalid_entry() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 1, "{}");

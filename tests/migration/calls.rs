@@ -1,6 +1,6 @@
 //! The scripts' own calls, carried out as commands.
 
-use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, beside_the_scripts, load};
+use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, load, with_migration};
 use crate::support::{Dialog, Server, replicated, total};
 
 const GRANTED: &str = r#"[1, "ACQUIRED", 1, 2]"#;
@@ -12,7 +12,7 @@ fn listed() -> String {
 
 #[test]
 fn no_script_needs_to_be_loaded_and_none_runs() {
-    let (server, mut dialog) = beside_the_scripts().recording().scene();
+    let (server, mut dialog) = with_migration().recording().scene();
     let [acquire, release, heartbeat] = SHAS;
     for sha in SHAS {
         dialog.expect(&format!("SCRIPT EXISTS {sha}"), "[0]");
@@ -40,7 +40,7 @@ fn no_script_needs_to_be_loaded_and_none_runs() {
 
 #[test]
 fn the_text_itself_is_known_too() {
-    let (server, mut dialog) = beside_the_scripts().scene();
+    let (server, mut dialog) = with_migration().scene();
     assert_eq!(
         dialog.ask_args(&["EVAL", ACQUIRE, "1", "p", "a", "2", "{}"]),
         GRANTED
@@ -64,7 +64,7 @@ fn the_text_itself_is_known_too() {
 
 #[test]
 fn they_work_in_pipelines_transactions_and_scripts() {
-    let (_server, mut dialog) = beside_the_scripts().scene();
+    let (_server, mut dialog) = with_migration().scene();
     let [acquire, release, heartbeat] = SHAS;
     for session in ["a", "b", "c"] {
         dialog.send(&format!("EVALSHA {acquire} 1 p {session} 2 {{}}"));
@@ -96,7 +96,7 @@ fn they_work_in_pipelines_transactions_and_scripts() {
 
 #[test]
 fn resp3_callers_are_answered_in_kind() {
-    let server = beside_the_scripts().start();
+    let server = with_migration().start();
     let mut dialog = Dialog::in_resp3(&server);
     dialog.expect(&format!("EVALSHA {} 1 p a 2 {{}}", SHAS[0]), GRANTED);
 }
@@ -128,7 +128,7 @@ fn all_three_lists_take_effect_together_or_not_at_all() {
 
 #[test]
 fn calls_that_the_script_would_not_take_alike_stay_the_scripts() {
-    let (server, mut dialog) = beside_the_scripts().scene();
+    let (server, mut dialog) = with_migration().scene();
     let sha = SHAS[0];
     for call in [
         format!("EVALSHA {sha} 2 p q a 2 {{}}"),
@@ -147,7 +147,7 @@ fn calls_that_the_script_would_not_take_alike_stay_the_scripts() {
 
 #[test]
 fn arguments_after_the_scripts_own_are_options() {
-    let (_server, mut dialog) = beside_the_scripts().scene();
+    let (_server, mut dialog) = with_migration().scene();
     dialog.expect(
         &format!("EVALSHA {} 1 p a 2 {{}} EX 60", SHAS[0]),
         r#"[1, "ACQUIRED", 1, 2, 60000]"#,
@@ -201,8 +201,8 @@ fn lists_are_held_to_what_they_are() {
 
 #[test]
 fn a_replica_leaves_scripts_alone() {
-    let primary = beside_the_scripts().tcp().start();
-    let replica = beside_the_scripts().replica_of(&primary).start();
+    let primary = with_migration().tcp().start();
+    let replica = with_migration().replica_of(&primary).start();
     let (mut on_primary, mut on_replica) = (Dialog::with(&primary), Dialog::with(&replica));
     on_primary.acquire("p", "a", 1, "{}");
     primary.wait_for_offset(&replica);
@@ -230,7 +230,7 @@ fn scripts_from_a_primary_without_the_module_stay_scripts() {
         "lua-time-limit 5000"
     };
     let primary = Server::builder().plain().tcp().config(verbatim).start();
-    let replica = beside_the_scripts().replica_of(&primary).start();
+    let replica = with_migration().replica_of(&primary).start();
     let mut dialog = Dialog::with(&primary);
     // The acquire script asks for the time, which a script that is replicated as it is may not do
     // before it writes.
@@ -248,7 +248,7 @@ fn scripts_from_a_primary_without_the_module_stay_scripts() {
 
 #[test]
 fn a_call_that_waits_while_the_pool_is_exported_must_retry() {
-    let server = beside_the_scripts().start();
+    let server = with_migration().start();
     if server.version() < (7, 0, 0) {
         // There the settings are those of loadmodule for as long as the server runs.
         return;

@@ -110,7 +110,7 @@ fn a_heartbeat_counts_on_from_what_was_imported() {
 }
 
 #[test]
-fn a_row_of_the_pool_stays_and_is_not_counted() {
+fn a_session_of_the_pool_stays_and_is_not_counted() {
     let (_server, mut dialog) = Server::scene();
     dialog.acquire("p", "a", 3, r#"{"mine":1}"#);
     super::fill(&mut dialog, &["a", "b"]);
@@ -138,7 +138,7 @@ fn a_set_alone_is_enough_and_a_hash_alone_has_nobody() {
 }
 
 #[test]
-fn one_bad_row_is_named_and_nothing_changes() {
+fn one_invalid_entry_is_named_and_nothing_changes() {
     let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("p", "held", 9, "{}");
     super::fill(&mut dialog, &["a", "b"]);
@@ -216,7 +216,7 @@ fn keys_of_other_types_are_refused_and_left_alone() {
 }
 
 #[test]
-fn a_large_pool_goes_in_batches_and_lapsed_sessions_stay_behind() {
+fn a_large_pool_goes_in_batches_and_expired_sessions_stay_behind() {
     let (server, mut dialog) = Server::builder().recording().scene();
     let sessions: Vec<String> = (0..1203).map(|n| format!("session-{n}")).collect();
     for session in &sessions {
@@ -325,7 +325,7 @@ fn watchers_and_listeners_hear_of_all_three_keys() {
 }
 
 #[test]
-fn those_who_wait_at_an_exported_pool_are_told_to_ask_again() {
+fn those_who_wait_at_an_exported_pool_are_told_to_retry() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p b 1 BLOCK 0");

@@ -2,7 +2,7 @@
 //! queue.
 
 use super::{
-    ACQUIRE, METADATA, RELEASE, SESSIONS, all_settings, beside_the_scripts, fill, put_invalid_entry,
+    ACQUIRE, METADATA, RELEASE, SESSIONS, all_settings, fill, put_invalid_entry, with_migration,
 };
 use crate::support::{Dialog, Server, Traces, Waiter, eventually, replicated, total};
 
@@ -12,7 +12,7 @@ const RELEASED: &str = "released";
 #[test]
 fn calls_are_answered_as_the_scripts_answer_them() {
     let oracle = Server::plain();
-    let server = beside_the_scripts().start();
+    let server = with_migration().start();
     for server in [&oracle, &server] {
         let mut dialog = Dialog::with(server);
         fill(&mut dialog, &["g"]);
@@ -58,7 +58,7 @@ fn calls_are_answered_as_the_scripts_answer_them() {
 
 #[test]
 fn without_a_pool_they_take_its_seats_all_the_same() {
-    let (server, mut dialog) = beside_the_scripts().scene();
+    let (server, mut dialog) = with_migration().scene();
     put_invalid_entry(&mut dialog, "s");
     dialog.expect("SEAT.ACQUIRE p a 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     dialog.expect("SEAT.ACQUIRE p s 1", r#"[1, "ALREADY_ACTIVE", 1]"#);
@@ -101,7 +101,7 @@ fn a_call_that_changes_nothing_leaves_no_trace() {
 
 #[test]
 fn the_queue_is_served_by_the_count() {
-    let (server, mut dialog) = beside_the_scripts().scene();
+    let (server, mut dialog) = with_migration().scene();
     dialog.acquire("p", "a", 3, "{}");
     dialog.acquire("p", "b", 3, "{}");
     put_invalid_entry(&mut dialog, "s");
@@ -138,7 +138,7 @@ fn their_sessions_can_be_released_and_revoked() {
             .tcp()
             .module_args(&all_settings())
             .start();
-        let replica = beside_the_scripts().replica_of(&server).start();
+        let replica = with_migration().replica_of(&server).start();
         let mut dialog = Dialog::with(&server);
         dialog.acquire("p", "a", 3, "{}");
         for session in ["s", "t"] {
@@ -196,7 +196,7 @@ fn metadata_of_another_type_is_not_written_to() {
 
 #[test]
 fn a_wait_that_ends_tells_the_count() {
-    let (_server, mut dialog) = beside_the_scripts().scene();
+    let (_server, mut dialog) = with_migration().scene();
     dialog.acquire("p", "a", 1, "{}");
     put_invalid_entry(&mut dialog, "s");
     let denied = r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#;
@@ -208,8 +208,8 @@ fn a_wait_that_ends_tells_the_count() {
 
 #[test]
 fn seat_info_counts_them_where_a_command_has_found_them() {
-    let server = beside_the_scripts().tcp().start();
-    let replica = beside_the_scripts().replica_of(&server).start();
+    let server = with_migration().tcp().start();
+    let replica = with_migration().replica_of(&server).start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 3, "{}");
     put_invalid_entry(&mut dialog, "s");
@@ -247,7 +247,7 @@ fn they_count_after_a_restart_and_a_promotion() {
         .tcp()
         .module_args(&all_settings())
         .start();
-    let replica = beside_the_scripts().replica_of(&server).start();
+    let replica = with_migration().replica_of(&server).start();
     let mut dialog = Dialog::with(&server);
     put_invalid_entry(&mut dialog, "s");
     dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 2, 2]"#);
@@ -265,7 +265,7 @@ fn they_count_after_a_restart_and_a_promotion() {
 
 #[test]
 fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
-    let (server, mut dialog) = beside_the_scripts().scene();
+    let (server, mut dialog) = with_migration().scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut plain = Waiter::of(&server, "SEAT.ACQUIRE p s 1 BLOCK 0");
     let mut ticketed = Waiter::of(&server, "SEAT.ACQUIRE p t 1 QUEUE 60000 BLOCK 0");
@@ -295,7 +295,7 @@ fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
 fn entries_that_come_by_swapdb_are_nobodys_grant() {
     // In a full pool, and in one that has seats for more than are told at once.
     for (clients, seats) in [(1, 2), (66, 999)] {
-        let server = beside_the_scripts().start();
+        let server = with_migration().start();
         eventually("the first look is over", || {
             total(&server, "seat_script_key_scan") == 0
         });

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, all_settings, beside_the_scripts, load};
+use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, all_settings, load, with_migration};
 use crate::overbooking::{Speech, judge, pools};
 use crate::support::{Dialog, Server, eventually, total};
 
@@ -12,7 +12,7 @@ const OWN_CALLS: Speech<'static> = Speech::Scripts([SHAS[0], SHAS[2], SHAS[1]]);
 
 #[test]
 fn callers_of_scripts_and_of_commands_share_the_seats() {
-    let server = beside_the_scripts().start();
+    let server = with_migration().start();
     let speech = |n: usize| {
         if n.is_multiple_of(2) {
             Speech::Commands
@@ -152,7 +152,7 @@ fn switched_on_under_load_own_calls_first_keeps_the_limit() {
 
 #[test]
 fn rolled_back_and_forward_under_load_keeps_the_limit() {
-    let (server, mut dialog) = beside_the_scripts().scene();
+    let (server, mut dialog) = with_migration().scene();
     if server.version() < (7, 0, 0) {
         // There the settings are the arguments of loadmodule alone, so the way back is a restart.
         let reply = dialog.ask("CONFIG SET seat.script-keys no");

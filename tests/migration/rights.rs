@@ -1,10 +1,10 @@
 //! What a caller must be allowed beside the scripts, and that nothing else is reached.
 
-use super::{METADATA, SESSIONS, SHAS, beside_the_scripts, fill};
+use super::{METADATA, SESSIONS, SHAS, fill, with_migration};
 use crate::support::{Dialog, Server, Traces};
 
 fn server() -> Server {
-    beside_the_scripts().recording().start()
+    with_migration().recording().start()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn an_own_call_needs_the_commands_right_and_the_pools_key() {
 }
 
 #[test]
-fn taking_over_needs_the_scripts_keys() {
+fn adoption_needs_rights_to_the_legacy_keys() {
     let server = server();
     let mut admin = Dialog::with(&server);
     fill(&mut admin, &["a"]);
@@ -57,7 +57,7 @@ fn taking_over_needs_the_scripts_keys() {
 }
 
 #[test]
-fn who_may_not_take_over_ends_nothing_that_would_come_back() {
+fn who_may_not_adopt_ends_nothing_that_would_come_back() {
     let server = server();
     let mut admin = Dialog::with(&server);
     admin.acquire("p", "a", 2, "{}");
@@ -71,7 +71,7 @@ fn who_may_not_take_over_ends_nothing_that_would_come_back() {
 }
 
 #[test]
-fn taking_over_within_a_script_goes_by_the_user_who_runs_it() {
+fn adoption_within_a_script_goes_by_the_user_who_runs_it() {
     let server = server();
     let mut admin = Dialog::with(&server);
     fill(&mut admin, &["a"]);
@@ -149,9 +149,7 @@ fn importing_and_exporting_need_all_three_keys() {
 
 #[test]
 fn a_script_reads_no_pool_its_user_may_not_despite_renames() {
-    let server = beside_the_scripts()
-        .config("rename-command HELLO \"\"")
-        .start();
+    let server = with_migration().config("rename-command HELLO \"\"").start();
     let mut admin = Dialog::with(&server);
     admin.acquire("p", "a", 1, r#"{"token":"x"}"#);
     let script = [

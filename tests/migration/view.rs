@@ -1,6 +1,6 @@
 //! `script-view`: readers of the legacy keys are answered from the pool.
 
-use super::{METADATA, SESSIONS, beside_the_scripts};
+use super::{METADATA, SESSIONS, with_migration};
 use crate::support::{Dialog, Server, Traces, total};
 
 fn viewing() -> Server {
@@ -146,8 +146,8 @@ fn other_commands_names_and_arguments_are_not_touched() {
 }
 
 #[test]
-fn what_others_put_into_the_keys_counts_until_it_is_taken_over() {
-    let (_server, mut dialog) = beside_the_scripts().scene();
+fn what_others_put_into_the_keys_counts_until_it_is_adopted() {
+    let (_server, mut dialog) = with_migration().scene();
     dialog.acquire("p", "a", 9, r#"{"pools":1}"#);
     dialog.expect(&format!("SADD {SESSIONS} a b"), "2");
     dialog.expect(&format!("HSET {METADATA} a x b y"), "2");
@@ -174,7 +174,7 @@ fn what_others_put_into_the_keys_counts_until_it_is_taken_over() {
 
 #[test]
 fn sessions_without_metadata_are_members_without_a_field() {
-    let (_server, mut dialog) = beside_the_scripts().scene();
+    let (_server, mut dialog) = with_migration().scene();
     dialog.expect(&format!("SADD {SESSIONS} bare"), "1");
     dialog.acquire("p", "a", 9, "{}");
     dialog.expect(&format!("SISMEMBER {SESSIONS} bare"), "1");
@@ -186,7 +186,7 @@ fn sessions_without_metadata_are_members_without_a_field() {
 }
 
 #[test]
-fn a_lapsed_session_is_gone_here_too() {
+fn a_expired_session_is_gone_here_too() {
     let server = viewing();
     let mut dialog = Dialog::with(&server);
     dialog.expect("SEAT.ACQUIRE p a 1 PX 1", r#"[1, "ACQUIRED", 1, 1, 1]"#);
@@ -197,8 +197,8 @@ fn a_lapsed_session_is_gone_here_too() {
 
 #[test]
 fn readers_work_in_units_and_on_replicas_and_change_nothing() {
-    let server = beside_the_scripts().recording().tcp().start();
-    let replica = beside_the_scripts().replica_of(&server).start();
+    let server = with_migration().recording().tcp().start();
+    let replica = with_migration().replica_of(&server).start();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 9, "{}");
     let before = Traces::without_totals(&server);

@@ -8,7 +8,7 @@ use redis::Value;
 use super::differences::{self, Covers};
 use super::json::{self, Object};
 use super::step::{Action, Step, members_key, metadata_key};
-use crate::migration::beside_the_scripts;
+use crate::migration::with_migration;
 use crate::support::{Command, Server, Wire};
 
 const ACQUIRE: &str = include_str!("../lua/acquire_seat.lua");
@@ -60,7 +60,7 @@ impl Pair {
     fn connect(way: Way, wire: impl Fn(&Server) -> Wire) -> Self {
         let module = match way {
             Way::Commands => Server::start(),
-            Way::OwnCalls => beside_the_scripts().start(),
+            Way::OwnCalls => with_migration().start(),
         };
         let servers = [Server::plain(), module];
         let mut scripts = wire(&servers[0]);

@@ -165,7 +165,7 @@ fn only_joining_is_refused_when_memory_is_full() {
 }
 
 #[test]
-fn a_poll_keeps_its_place_when_memory_is_full() {
+fn a_poll_keeps_its_position_when_memory_is_full() {
     let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let queued = r#"[0, "QUEUED", 1, 1, 1]"#;

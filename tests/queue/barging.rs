@@ -53,7 +53,7 @@ fn an_expired_seat_not_yet_reclaimed_is_not_for_newcomers() {
         dialog.expect(command, "+QUEUED");
     }
     assert_eq!(dialog.ask_args(&eval), "+QUEUED");
-    // The lapsed seat is for b first, whose figure the other grant would reach.
+    // The expired seat is for b first, whose figure the other grant would reach.
     let replies = [
         r#"[1, "ALREADY_ACTIVE", 1, 20]"#,
         "+OK",
@@ -119,7 +119,7 @@ fn nobody_passes_a_long_poll_whose_ticket_awaits_the_timer() {
             "SEAT.ACQUIRE pool a2 3 PX 100",
             r#"[1, "ALREADY_ACTIVE", 3, 100]"#,
         ),
-        // Both leases lapse, and the ticket of the client that is still there becomes due.
+        // Both leases expire, and the ticket of the client that is still there becomes due.
         ("DEBUG SLEEP 0.3", "+OK"),
         ("SEAT.POSITION pool l", "2"),
         (

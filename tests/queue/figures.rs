@@ -44,7 +44,7 @@ fn a_wrong_figure_of_a_client_that_was_killed_holds_nobody_up() {
 }
 
 #[test]
-fn a_wrong_figure_ahead_keeps_its_place_and_holds_nobody_up() {
+fn a_wrong_figure_ahead_keeps_its_position_and_holds_nobody_up() {
     for figure in [1, 0, -1] {
         let server = Server::start();
         let mut dialog = Dialog::with(&server);

@@ -83,7 +83,7 @@ fn transactions_and_scripts_grant_within_their_own_unit() {
 }
 
 #[test]
-fn a_lapse_grants_by_timer_in_one_unit() {
+fn an_expiry_grants_by_timer_in_one_unit() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.expect("SELECT 3", "+OK");
@@ -132,7 +132,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
     let replies = steps.map(|(_, reply)| reply).join(", ");
     dialog.expect("EXEC", &format!("[{replies}]"));
 
-    // The waiter of a lapsed holder is granted by the command itself, and so before whoever comes
+    // The waiter of a expired holder is granted by the command itself, and so before whoever comes
     // after it in the transaction.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect(

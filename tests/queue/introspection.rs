@@ -60,7 +60,7 @@ fn queue_position_and_info_show_who_waits() {
 }
 
 #[test]
-fn the_totals_count_places_and_what_became_of_them() {
+fn the_totals_count_waiters_and_what_became_of_them() {
     let (server, mut dialog) = Server::scene();
     let expect = |expected: [u64; 6]| {
         let fields = [

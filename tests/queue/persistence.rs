@@ -133,7 +133,7 @@ fn a_denial_that_lets_nobody_in_does_not_change_the_limit() {
 }
 
 #[test]
-fn a_long_poll_keeps_its_place_from_one_time_out_to_the_next() {
+fn a_long_poll_keeps_its_position_from_one_time_out_to_the_next() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let mut poller = Dialog::with(&server);
     let first = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");

@@ -6,7 +6,7 @@ use crate::support::{Dialog, Server, Waiter, eventually, total, units};
 const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
 
 #[test]
-fn a_newer_call_takes_the_place_over() {
+fn a_newer_call_keeps_the_position() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
     let command = r#"SEAT.ACQUIRE pool b 1 {"older":1} PX 1000 BLOCK 0"#;

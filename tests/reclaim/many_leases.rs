@@ -28,7 +28,7 @@ fn longest_round_trip(
 }
 
 #[test]
-fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
+fn a_hundred_thousand_expiries_at_once_hold_nobody_up() {
     const MANY: usize = 100_000;
     const ROUNDS: usize = 3;
     const BOUND: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
         let before = total(&server, "seat_expired");
         dialog.ask_all(grants_until(deadline_ms, MANY));
         if dialog.now_ms() >= deadline_ms {
-            // Too slow a machine: some have lapsed while others were still coming.
+            // Too slow a machine: some have expired while others were still coming.
             assert!(
                 lead_ms < 30_000,
                 "{MANY} leases are not granted within {lead_ms} ms"
@@ -64,7 +64,7 @@ fn a_hundred_thousand_lapses_at_once_hold_nobody_up() {
     }
     writeln!(
         io::stderr(),
-        "reclaim of {MANY}: done after {ends_ms:?} ms; longest pause, and without lapses: {pauses:?}"
+        "reclaim of {MANY}: done after {ends_ms:?} ms; longest pause, and without expiries: {pauses:?}"
     )
     .expect("stderr");
     assert!(

@@ -1,13 +1,13 @@
-//! Whatever way a pool comes under a name, its leases lapse there.
+//! Whatever way a pool comes under a name, its leases expire there.
 
 use fastrand::Rng;
 
 use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim, workload};
 
 /// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that
-/// many lapses.
+/// many expiries.
 #[track_caller]
-fn lapses_after(steps: &[&str], seats: u64) {
+fn expires_after(steps: &[&str], seats: u64) {
     let (server, mut dialog) = Server::scene();
     let replies = dialog.at_once(steps);
     let refused = replies.iter().find(|reply| reply.starts_with('!'));
@@ -27,43 +27,43 @@ const ACQUIRE: &str = "SEAT.ACQUIRE pool a 9 PX 30";
 
 #[test]
 fn after_rename() {
-    lapses_after(&[ACQUIRE, "RENAME pool other"], 1);
-    lapses_after(&[ACQUIRE, "RENAME pool other", "RENAMENX other third"], 1);
+    expires_after(&[ACQUIRE, "RENAME pool other"], 1);
+    expires_after(&[ACQUIRE, "RENAME pool other", "RENAMENX other third"], 1);
 }
 
 #[test]
 fn after_rename_onto_another_pool() {
     let other = "SEAT.ACQUIRE other a 9 EX 3600";
-    lapses_after(&[other, ACQUIRE, "RENAME pool other"], 1);
+    expires_after(&[other, ACQUIRE, "RENAME pool other"], 1);
 }
 
 #[test]
 fn after_copy() {
-    lapses_after(&[ACQUIRE, "COPY pool other"], 2);
-    lapses_after(&[ACQUIRE, "COPY pool other DB 3", "COPY pool pool DB 2"], 3);
+    expires_after(&[ACQUIRE, "COPY pool other"], 2);
+    expires_after(&[ACQUIRE, "COPY pool other DB 3", "COPY pool pool DB 2"], 3);
 }
 
 #[test]
 fn after_copy_over_another_pool() {
     let other = "SEAT.ACQUIRE other a 9 EX 3600";
-    lapses_after(&[other, ACQUIRE, "COPY pool other REPLACE", "DEL pool"], 1);
+    expires_after(&[other, ACQUIRE, "COPY pool other REPLACE", "DEL pool"], 1);
 }
 
 #[test]
 fn after_move() {
-    lapses_after(&[ACQUIRE, "MOVE pool 3"], 1);
+    expires_after(&[ACQUIRE, "MOVE pool 3"], 1);
 }
 
 #[test]
 fn after_swapdb() {
-    lapses_after(&[ACQUIRE, "SWAPDB 0 2"], 1);
-    lapses_after(&[ACQUIRE, "SWAPDB 0 2", "SWAPDB 2 3", "SWAPDB 1 3"], 1);
-    lapses_after(&["SELECT 2", ACQUIRE, "SELECT 0", ACQUIRE, "SWAPDB 0 2"], 2);
+    expires_after(&[ACQUIRE, "SWAPDB 0 2"], 1);
+    expires_after(&[ACQUIRE, "SWAPDB 0 2", "SWAPDB 2 3", "SWAPDB 1 3"], 1);
+    expires_after(&["SELECT 2", ACQUIRE, "SELECT 0", ACQUIRE, "SWAPDB 0 2"], 2);
 }
 
 #[test]
 fn after_swapdb_of_a_database_with_itself() {
-    lapses_after(&[ACQUIRE, "SWAPDB 0 0"], 1);
+    expires_after(&[ACQUIRE, "SWAPDB 0 0"], 1);
 }
 
 #[test]
@@ -130,12 +130,12 @@ fn in_every_database() {
         .flat_map(|database| [format!("SELECT {database}"), ACQUIRE.to_owned()])
         .collect();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-    lapses_after(&steps, 16);
+    expires_after(&steps, 16);
 }
 
 #[test]
 fn on_a_key_that_expires_itself() {
-    lapses_after(&[ACQUIRE, "EXPIRE pool 1000"], 1);
+    expires_after(&[ACQUIRE, "EXPIRE pool 1000"], 1);
     // The key goes before the lease does: nothing is left to reclaim, and nothing breaks.
     let (server, mut dialog) = Server::scene();
     dialog.at_once(&[
@@ -157,7 +157,7 @@ fn after_a_reload() {
             "SEAT.ACQUIRE pool a 9 PX 300",
         ]);
         dialog.expect("DEBUG RELOAD", "+OK");
-        // On a machine that stood still the lease may have lapsed before the reload; that would
+        // On a machine that stood still the lease may have expired before the reload; that would
         // prove nothing.
         let in_time = total(&server, "seat_expired") == 0;
         wait_for_reclaim(&server, 2);
@@ -240,14 +240,14 @@ fn after_anything_in_any_order() {
             None => drop(dialog.ask(&step)),
         }
     }
-    eventually("all leases have lapsed and all pools are gone", || {
+    eventually("all leases have expired and all pools are gone", || {
         keys(&mut dialog) == 0
     });
     primary.wait_for_offset(&replica);
     assert_eq!(keys(&mut Dialog::with(&replica)), 0);
     assert_eq!(total(&replica, "seat_ignored_effects"), 0);
     assert_eq!(total(&replica, "seat_expired"), 0);
-    assert!(total(&primary, "seat_expired") > 0, "nothing lapsed");
+    assert!(total(&primary, "seat_expired") > 0, "nothing expired");
 }
 
 fn keys(dialog: &mut Dialog) -> i64 {

@@ -56,7 +56,7 @@ pub fn signal(server: &Server, signal: &str) {
 }
 
 #[test]
-fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
+fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
     let primary = Server::builder().tcp().start();
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
@@ -81,7 +81,7 @@ fn a_failover_with_a_lapse_in_its_midst_loses_nothing() {
         assert_eq!(
             state(),
             "waiting-for-sync",
-            "the failover was over before the lapse"
+            "the failover was over before the expiry"
         );
         dialog.expect("SEAT.COUNT during", "1");
         signal(new, "CONT");

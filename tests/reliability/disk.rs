@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::{Dialog, Server, Waiter, default_binary, eventually, total};
 
-/// Has the lease of the only seat lapse while the server answers `MISCONF`, then mends the disk.
+/// Has the lease of the only seat expire while the server answers `MISCONF`, then mends the disk.
 #[track_caller]
 fn nobody_is_let_in_before(mend: impl FnOnce(&mut Dialog), server: &Server, mut waiter: Waiter) {
     let mut dialog = Dialog::with(server);
@@ -16,7 +16,7 @@ fn nobody_is_let_in_before(mend: impl FnOnce(&mut Dialog), server: &Server, mut 
         let reply = dialog.ask("SEAT.ACQUIRE other x 1");
         reply.starts_with("!MISCONF")
     });
-    eventually("the lease has lapsed", || {
+    eventually("the lease has expired", || {
         dialog.ask("SEAT.COUNT pool") == "0"
     });
     // Many turns of its timer.
@@ -28,9 +28,9 @@ fn nobody_is_let_in_before(mend: impl FnOnce(&mut Dialog), server: &Server, mut 
     assert_eq!(dialog.sessions("pool"), ["b"]);
 }
 
-/// A client that waits for the seat of a session whose lease lapses soon.
+/// A client that waits for the seat of a session whose lease expires soon.
 #[track_caller]
-fn waiter_for_a_lapse(server: &Server) -> Waiter {
+fn waiter_for_an_expiry(server: &Server) -> Waiter {
     Dialog::with(server).expect(
         "SEAT.ACQUIRE pool a 1 PX 3000",
         r#"[1, "ACQUIRED", 1, 1, 3000]"#,
@@ -41,7 +41,7 @@ fn waiter_for_a_lapse(server: &Server) -> Waiter {
 #[test]
 fn nobody_is_let_in_after_a_snapshot_failed_until_one_succeeds() {
     let server = Server::builder().config("save 3600 1000000").start();
-    let waiter = waiter_for_a_lapse(&server);
+    let waiter = waiter_for_an_expiry(&server);
     // A file cannot take the place of a folder.
     let in_the_way = server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
@@ -61,7 +61,7 @@ fn a_failed_snapshot_stops_nobody_if_the_server_does_not_mind() {
     ] {
         let builder = Server::builder().config(settings[0]).config(settings[1]);
         let server = builder.start();
-        let mut waiter = waiter_for_a_lapse(&server);
+        let mut waiter = waiter_for_an_expiry(&server);
         fs::create_dir(server.dir().join("dump.rdb")).expect("a folder");
         Dialog::with(&server).ask("BGSAVE");
         eventually("the snapshot has failed", || {
@@ -85,7 +85,7 @@ fn nobody_is_let_in_while_writes_to_the_aof_fail() {
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("permissions");
     let server = Server::builder().binary(&wrapper);
     let server = server.config("appendonly yes").start();
-    let waiter = waiter_for_a_lapse(&server);
+    let waiter = waiter_for_an_expiry(&server);
     let may_grow_to = |bytes: &str| {
         let limit = format!("--fsize={bytes}:unlimited");
         let pid = server.pid().to_string();

@@ -85,7 +85,7 @@ pub fn are_alike(nodes: &[Server], primary: usize) -> bool {
 
 #[track_caller]
 fn become_alike(nodes: &[Server], primary: usize, context: &str) {
-    // Until the last short lease has lapsed, the primary still takes back seats.
+    // Until the last short lease has expired, the primary still takes back seats.
     eventually(&format!("all nodes are alike: {context}"), || {
         are_alike(nodes, primary)
     });
@@ -333,7 +333,7 @@ fn leases_and_tickets_outlive_a_promotion() {
 }
 
 #[test]
-fn wait_tells_of_a_grant_that_no_replica_has() {
+fn wait_reports_a_grant_that_no_replica_has() {
     let mut nodes = three_nodes();
     let mut dialog = Dialog::with(&nodes[0]);
     dialog.acquire("pool", "a", 2, "{}");
@@ -415,8 +415,8 @@ fn nor_does_it_let_in_those_who_wait_there() {
         let reply = dialog.ask("SEAT.ACQUIRE pool x 1");
         reply.starts_with("!NOREPLICAS")
     });
-    // The seat that the lapse frees is the new primary's to give.
-    eventually("the lease has lapsed", || {
+    // The seat that the expiry frees is the new primary's to give.
+    eventually("the lease has expired", || {
         dialog.ask("SEAT.COUNT pool") == "0" && promoted.ask("EXISTS pool") == "0"
     });
     promoted.acquire("pool", "c", 1, "{}");

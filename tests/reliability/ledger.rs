@@ -141,14 +141,14 @@ impl Lease {
 
 impl State {
     /// Whether a lease can have ended by this time.
-    fn can_have_lapsed(&self, by_ms: i64) -> bool {
+    fn can_have_expired(&self, by_ms: i64) -> bool {
         matches!(self, Self::Held { lease: Some(lease), .. } if lease.earliest_ms <= by_ms)
     }
 
     fn allows(&self, found: &Found, by_ms: i64) -> bool {
         match (self, found) {
             (Self::Free, Found::Free) | (Self::Waiting { .. }, Found::Waiting) => true,
-            (Self::Held { .. }, Found::Free) => self.can_have_lapsed(by_ms),
+            (Self::Held { .. }, Found::Free) => self.can_have_expired(by_ms),
             (
                 Self::Held { beats, lease },
                 Found::Held {
@@ -352,13 +352,13 @@ impl Call<'_> {
             beats,
             lease: length_ms.map(|length_ms| Lease::from(length_ms, self.asked_ms, now_ms())),
         };
-        let lapsed = self.before.can_have_lapsed(now_ms());
+        let expired = self.before.can_have_expired(now_ms());
         let fits = match (self.operation, reply.0.as_str(), &reply.1[..], self.before) {
             (Operation::Acquire, "ACQUIRED", &[used, limit, ref lease @ ..], before) => {
                 let fits = (1..=seats).contains(&used)
                     && limit == seats
                     && lease == self.lease_ms.as_slice()
-                    && (lapsed || !matches!(before, State::Held { .. }));
+                    && (expired || !matches!(before, State::Held { .. }));
                 fits.then(|| held(0, self.lease_ms))
             }
             (Operation::Acquire, "ALREADY_ACTIVE", &[used], State::Held { .. }) => {
@@ -368,7 +368,7 @@ impl Call<'_> {
                 let fits = kind != Kind::Queued
                     && used == seats
                     && limit == seats
-                    && (lapsed || !matches!(before, State::Held { .. }));
+                    && (expired || !matches!(before, State::Held { .. }));
                 fits.then_some(State::Free)
             }
             (Operation::Acquire, "QUEUED", &[used, limit, place], before) => {
@@ -390,7 +390,7 @@ impl Call<'_> {
                 (count == beats + 1).then(|| held(count, lease.map(|lease| lease.length_ms)))
             }
             (Operation::Heartbeat, "SESSION_NOT_ACTIVE", [], State::Held { .. }) => {
-                lapsed.then_some(State::Free)
+                expired.then_some(State::Free)
             }
             (Operation::Release, "RELEASED", &[used], State::Held { .. }) => {
                 // The seat may have gone to a client that was blocked for it.
@@ -398,7 +398,7 @@ impl Call<'_> {
                 (0..=most).contains(&used).then_some(State::Free)
             }
             (Operation::Release, "SESSION_NOT_FOUND", [], State::Held { .. }) => {
-                lapsed.then_some(State::Free)
+                expired.then_some(State::Free)
             }
             (Operation::Release, "SESSION_NOT_FOUND", [], State::Waiting { .. }) => {
                 Some(State::Free)

@@ -94,7 +94,7 @@ pub fn seat_command(random: &mut Rng, taste: Taste) -> Words {
     let mut command = if taste.effects && random.u8(..4) == 0 {
         effect(random, taste)
     } else if taste.scripts && random.u8(..3) == 0 {
-        beside_the_scripts(random)
+        with_migration(random)
     } else {
         good_command(random, taste)
     };
@@ -262,7 +262,7 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
 
 /// What callers and readers of the scripts send while a team moves over, and what moves sessions
 /// between the two.
-fn beside_the_scripts(random: &mut Rng) -> Words {
+fn with_migration(random: &mut Rng) -> Words {
     let (pool, of) = (key(random), key(random));
     let sessions = format!("license:{of}:active_sessions");
     let metadata = format!("license:{of}:session_metadata");

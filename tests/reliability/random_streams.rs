@@ -2,7 +2,7 @@
 //! commands, good and spoilt, and all that the server can do to the same keys meanwhile. Nothing
 //! may crash, leak, diverge, or hold more sessions than anybody allowed.
 //!
-//! `SEAT_TEST_SEED` repeats a failing run's commands; what has lapsed between two of them is up to
+//! `SEAT_TEST_SEED` repeats a failing run's commands; what has expired between two of them is up to
 //! the machine.
 
 use std::collections::VecDeque;
@@ -447,7 +447,7 @@ impl Stream {
             assert!(highest.unwrap_or(0) <= MOST_SEATS, "{readings:?}");
         }
         self.replica_is_online();
-        // The last leases lapse meanwhile. What a reload would lose, the replica still has.
+        // The last leases expire meanwhile. What a reload would lose, the replica still has.
         eventually("a reload changes nothing", || {
             let before = self.primary.digest();
             self.observer.call(&["DEBUG", "RELOAD"]);
@@ -477,7 +477,7 @@ impl Stream {
             let (_, pools): (String, Vec<Vec<u8>>) =
                 redis::from_redis_value(pools).expect("a cursor and keys");
             for key in pools {
-                // Between two commands a lease may lapse.
+                // Between two commands a lease may expire.
                 eventually(
                     &format!("the figures of {} agree", key.escape_ascii()),
                     || {
@@ -500,7 +500,7 @@ impl Stream {
         self.primary.shutdown();
         let ended = Server::builder().recording().data_of(&self.primary).start();
         assert_eq!(ended.info("seat")["seat_ignored_effects"], "0");
-        // It waits for its primary to take back what has lapsed, and that is gone: it becomes one
+        // It waits for its primary to take back what has expired, and that is gone: it becomes one
         // itself.
         let replica = self.replica.as_ref().expect("a replica");
         redis::cmd("REPLICAOF")
@@ -559,7 +559,7 @@ impl Reading {
         };
         let scanned = list(wire.value(&[b"SEAT.SCAN", key, b"0", b"COUNT", b"1000000"]));
         assert_eq!(scanned[0], Value::BulkString(b"0".to_vec()));
-        // A pool whose last lease has just lapsed may be gone.
+        // A pool whose last lease has just expired may be gone.
         let info = match wire.value(&[b"SEAT.INFO", key]) {
             Value::Nil => Vec::new(),
             info => list(info),
@@ -674,7 +674,7 @@ fn random_streams_with_effects_from_clients_leave_them_sound() {
 }
 
 #[test]
-fn random_streams_beside_the_scripts_leave_them_sound() {
+fn random_streams_with_the_scripts_leave_them_sound() {
     let steps = scale(4500, 100_000);
     // Sessions that are taken over from the legacy keys are not held to the limit.
     let sent = run(

@@ -48,7 +48,7 @@ fn a_key_that_ends_as_the_timer_opens_it_delays_no_other() {
     first.expect("PEXPIRE pool 20", "1");
     let reply = second.ask_args(&["SEAT.ACQUIRE", "pool", "b", "1", "PX", "300"]);
     assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1, 300]"#);
-    eventually("the lapsed session is taken back", || {
+    eventually("the expired session is taken back", || {
         total(&server, "seat_expired") == 1
     });
     second.expect("EXISTS pool", "0");

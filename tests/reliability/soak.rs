@@ -10,7 +10,7 @@ const POOLS: usize = 40;
 const WAITERS: usize = 24;
 
 /// How many of a pool's sessions have a short lease and keep silent.
-const LAPSING: usize = 7;
+const EXPIRING: usize = 7;
 
 /// The server keeps the helper clients of those that were blocked, for others, and has buffers of
 /// its own. One small allocation that is lost in each cycle would exceed it.
@@ -41,7 +41,7 @@ fn all(dialog: &mut Dialog, commands: &[String]) {
     }
 }
 
-/// One cycle of everything that can become of a session: released, revoked, cleaned up, lapsed; of
+/// One cycle of everything that can become of a session: released, revoked, cleaned up, expired; of
 /// a ticket: taken up, given up, lost; of a blocked client: granted, timed out, gone. Returns how
 /// many there were.
 fn round(server: &Server, number: usize) -> usize {
@@ -98,8 +98,8 @@ fn round(server: &Server, number: usize) -> usize {
             assert!(!reply.starts_with('!'), "{reply}");
         }
     }
-    eventually("the leases of 30 ms have lapsed", || {
-        total(server, "seat_expired") >= expired + (POOLS * LAPSING) as u64
+    eventually("the leases of 30 ms have expired", || {
+        total(server, "seat_expired") >= expired + (POOLS * EXPIRING) as u64
     });
     let mut commands = Vec::new();
     for (index, pool) in pools.iter().enumerate() {

@@ -122,7 +122,7 @@ fn grants_less_freed_seats_are_the_seats_in_use() {
     dialog.acquire("pool", "a", 3, "{}");
     dialog.acquire("pool", "b", 3, "{}");
     dialog.begins("SEAT.ACQUIRE pool c 3 PX 1", r#"[1, "ACQUIRED""#);
-    eventually("the lease has lapsed", || {
+    eventually("the lease has expired", || {
         total(&server, "seat_expired") == 1
     });
     dialog.acquire("pool", "d", 3, "{}");

@@ -307,7 +307,7 @@ fn keys_of_the_scripts_that_stay_are_used_once_for_all_that_look() {
 }
 
 #[test]
-fn a_reader_of_the_scripts_keys_uses_the_pool_and_misses_nothing() {
+fn a_reader_of_legacy_keys_uses_the_pool_and_misses_nothing() {
     let (server, mut dialog) = counting()
         .module_args("script-keys yes script-view yes")
         .scene();

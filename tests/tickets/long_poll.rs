@@ -18,7 +18,7 @@ fn prepared() -> (Server, Dialog) {
 }
 
 #[test]
-fn the_place_outlives_the_time_out() {
+fn the_position_outlives_the_time_out() {
     let (server, mut dialog) = prepared();
     let mut client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 200");
     let last = poll(&mut dialog, "pool", "z", 1);
@@ -61,7 +61,7 @@ fn a_grant_comes_while_it_is_blocked() {
 }
 
 #[test]
-fn the_place_outlives_the_connection() {
+fn the_position_outlives_the_connection() {
     let (server, mut dialog) = prepared();
     for how in ["closed", "killed"] {
         let client = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0");
@@ -128,7 +128,7 @@ fn its_ticket_lasts_from_the_end_of_the_call() {
 }
 
 #[test]
-fn a_call_without_queue_holds_the_place_only_while_it_is_blocked() {
+fn a_call_without_queue_has_a_position_only_while_blocked() {
     let (server, mut dialog) = prepared();
     assert_eq!(poll(&mut dialog, "pool", "l", 1), SECOND);
     let last = poll(&mut dialog, "pool", "z", 1);

@@ -1,4 +1,4 @@
-//! What other clients notice when very many leases lapse in one instant.
+//! What other clients notice when very many leases expire in one instant.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::support::Wire;
 
 pub const LEASES: u64 = 100_000;
 
-/// How long before the lapse the client begins to look.
+/// How long before the expiry the client begins to look.
 const LEAD: Duration = Duration::from_millis(50);
 
 /// Within this the leases are granted, and on a slow machine within a multiple of it.
 const GRANTING: Duration = Duration::from_secs(1);
 const MOST_GRANTING: Duration = Duration::from_secs(30);
 
-pub struct Lapse {
+pub struct Expiry {
     rounds: Vec<Round>,
 }
 
@@ -28,8 +28,8 @@ struct Round {
     reclaimed_after: Duration,
 }
 
-impl Lapse {
-    pub fn measure(scale: &Scale, aof: bool) -> Lapse {
+impl Expiry {
+    pub fn measure(scale: &Scale, aof: bool) -> Expiry {
         let mut builder = Host::builder(Side::Module)
             .module_args(&format!("{} allow-effects yes", shipped_settings()));
         if aof {
@@ -39,12 +39,16 @@ impl Lapse {
                 .config("auto-aof-rewrite-percentage 0");
         }
         let host = Host::start(builder);
-        let rounds = (0..scale.lapses).map(|round| {
+        let rounds = (0..scale.expiries).map(|round| {
             let with = if aof { "with" } else { "without" };
-            eprintln!("lapse {with} AOF: round {} of {}", round + 1, scale.lapses);
+            eprintln!(
+                "expiry {with} AOF: round {} of {}",
+                round + 1,
+                scale.expiries
+            );
             one_round(&host)
         });
-        Lapse {
+        Expiry {
             rounds: rounds.collect(),
         }
     }
@@ -61,7 +65,7 @@ impl Lapse {
         self.millis(|round| round.pause)
     }
 
-    /// By how much the lapse's pause exceeds the one that the same client sees on this machine without: both include what
+    /// By how much the expiry's pause exceeds the one that the same client sees on this machine without: both include what
     /// else takes the processor away.
     pub fn added_pause_millis(&self) -> f64 {
         self.millis(|round| round.pause.saturating_sub(round.quiet_pause))
@@ -85,18 +89,18 @@ impl Lapse {
 fn one_round(host: &Host) -> Round {
     let mut wire = host.server.wire();
     let mut granting = GRANTING;
-    let lapse_in = loop {
+    let expiry_in = loop {
         let deadline_ms = millis_of(&mut wire) + granting.as_millis() as u64;
         host.client().send(&grants(deadline_ms), 100);
         if let Some(left_ms) = deadline_ms.checked_sub(millis_of(&mut wire)) {
             break Duration::from_millis(left_ms);
         }
-        // Some have lapsed while others were still being granted.
+        // Some have expired while others were still being granted.
         assert!(granting < MOST_GRANTING, "not granted within {granting:?}");
         longest_gap(&mut wire, Duration::ZERO);
         granting *= 2;
     };
-    std::thread::sleep(lapse_in.saturating_sub(LEAD));
+    std::thread::sleep(expiry_in.saturating_sub(LEAD));
 
     let start = Instant::now();
     let pause = longest_gap(&mut wire, LEAD);
@@ -109,7 +113,7 @@ fn one_round(host: &Host) -> Round {
     }
 }
 
-/// Grants that lapse at the same moment: an effect states its deadline.
+/// Grants that expire at the same moment: an effect states its deadline.
 fn grants(deadline_ms: u64) -> Calls {
     let (seats, deadline) = (LEASES.to_string(), deadline_ms.to_string());
     let seconds = (deadline_ms / 1000).to_string();
