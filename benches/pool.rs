@@ -1,4 +1,5 @@
-//! The pool alone, without a server: what it does for each command, and for the timer, at ten to a million sessions.
+//! The pool alone, without a server: what it does for each command, and for the timer, at ten to a
+//! million sessions.
 
 #[path = "budgets/pool_work.rs"]
 mod pool_work;
@@ -14,7 +15,7 @@ use seat_pool::Moment;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// Sessions that come and go beside those of the pool.
+/// Sessions that come and go next to those of the pool.
 const GUESTS: usize = 256;
 
 fn ids(from: usize, count: usize) -> Vec<String> {

@@ -1,8 +1,9 @@
-//! ACQUIRE, HEARTBEAT and RELEASE against EVALSHA of the original scripts, over a unix socket, one call at a time and sixteen in
-//! a pipeline.
+//! ACQUIRE, HEARTBEAT and RELEASE against EVALSHA of the original scripts, over a unix socket, one
+//! call at a time and sixteen in a pipeline.
 //!
-//! The scripts run on a server without the module. Each figure includes the round trip, which is the same on both sides and most
-//! of a single call's time; the pipelines show the servers' own share.
+//! The scripts run on a server without the module. Each figure includes the round trip, which is
+//! the same on both sides and most of a single call's time; the pipelines show the servers' own
+//! share.
 
 #[path = "../tests/support/mod.rs"]
 #[allow(
@@ -22,7 +23,8 @@ const POOL: &str = "LICENSE-2f7c-0001";
 const SEATS: &str = "1000000000";
 const METADATA: &str = r#"{"user_email":"developer@example.com","hardware_id":"hw-5f0c8e21","project_root":"/home/developer/project","coditect_version":"1.0.0"}"#;
 
-/// A round begins with an empty pool and calls at most this often, so that its size stays that of a real one.
+/// A round begins with an empty pool and calls at most this often, so that its size stays that of a
+/// real one.
 const ROUND: u64 = 4096;
 
 #[derive(Clone, Copy)]

@@ -1,4 +1,5 @@
-//! A first session with the `redis` crate: `cargo run --example quickstart`, while `make run` serves in another terminal.
+//! A first session with the `redis` crate: `cargo run --example quickstart`, while `make run`
+//! serves in another terminal.
 
 use redis::{RedisResult, Value, cmd};
 

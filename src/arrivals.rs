@@ -19,7 +19,7 @@ const MOVES: [&[u8]; 3] = [b"rename_to", b"move_to", b"copy_to"];
 
 thread_local! {
     /// Values that were read and whose events have not come. It belongs to the main thread, which
-    /// loads and tells of it.
+    /// loads and announces it.
     ///
     /// Mostly one at most. While a server loads a new data set and serves the old one, commands may
     /// run between a value and its event. And a value whose key has expired has no event at all.

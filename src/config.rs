@@ -66,7 +66,7 @@ pub(crate) static ALLOW_EFFECTS: Switch = Switch {
     value: AtomicBool::new(false),
 };
 
-/// Whether sessions in the legacy keys are taken over by whatever writes to their pool.
+/// Whether sessions in the legacy keys are adopted by whatever writes to their pool.
 pub(crate) static SCRIPT_KEYS: Switch = Switch {
     name: c"script-keys",
     value: AtomicBool::new(false),

@@ -30,7 +30,7 @@ pub(crate) enum Second {
     Made,
     /// It is the old one, set aside while another is loaded and shown: 6.2.
     SetAside,
-    /// It takes the place of the one that is shown, which goes.
+    /// It replaces the one that is shown, which goes.
     Shown,
     /// It goes.
     Dropped,

@@ -192,7 +192,7 @@ pub(crate) fn are_any() -> bool {
     })
 }
 
-/// Two databases have changed places.
+/// Two databases have been swapped.
 pub(crate) fn databases_swapped(one: c_int, other: c_int) {
     REGISTRY.with_borrow_mut(|registry| {
         if one == other {

@@ -1,7 +1,9 @@
-//! Effects on the wire: the internal command `SEAT.EFFECT`, as it is sent to the AOF and the replicas and as it is read back.
+//! Effects on the wire: the internal command `SEAT.EFFECT`, as it is sent to the AOF and the
+//! replicas and as it is read back.
 //!
-//! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON object can be. The numbers of an
-//! effect stand in one argument, since the server makes objects of arguments one by one; they are read also where they stand apart.
+//! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON
+//! object can be. The numbers of an effect stand in one argument, since the server makes objects of
+//! arguments one by one; they are read also where they stand apart.
 
 use std::ffi::CStr;
 
@@ -15,8 +17,9 @@ use crate::ffi::{Args, Ctx, Io, OwnedStr, Str};
 
 const ABSENT: &[u8] = b"-";
 
-/// Sends an effect to the AOF and the replicas in place of the command that caused it. Also when nobody listens: the server's save
-/// points and its backlog depend on it. What came as one of `args` is sent on as it is, rather than copied.
+/// Sends an effect to the AOF and the replicas in place of the command that caused it. Also when
+/// nobody listens: the server's save points and its backlog depend on it. What came as one of
+/// `args` is sent on as it is, rather than copied.
 pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>, args: Args<'_>) {
     with_arguments(key, effect, args, |arguments| {
         ctx.replicate(NAME, arguments);
@@ -212,8 +215,9 @@ impl Numbers {
     }
 }
 
-/// Reads an effect back from the arguments of a `SEAT.EFFECT`: the name, the key, the kind and what belongs to the kind. It is held
-/// to what a pool can store, since a client may be allowed to send it.
+/// Reads an effect back from the arguments of a `SEAT.EFFECT`: the name, the key, the kind and what
+/// belongs to the kind. It is held to what a pool can store, since a client may be allowed to send
+/// it.
 pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
     let mut fields = Fields {
         args,

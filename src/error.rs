@@ -5,10 +5,12 @@ use std::fmt;
 
 use seat_pool::{ImportError, MAX_FIGURES, MAX_SESSION_BYTES, MetadataError, StaleCursor};
 
-/// The bytes of a session that are enough to name it in an error: one that is too long for a pool may be of any length.
+/// The bytes of a session that are enough to name it in an error: one that is too long for a pool
+/// may be of any length.
 pub(crate) const LONGEST_NAMED: usize = 100;
 
-/// Why a command was refused. Nothing has changed then, apart from what was due when the key was opened.
+/// Why a command was refused. Nothing has changed then, apart from what was due when the key was
+/// opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Error {
     /// The key holds a value of another type.
@@ -32,9 +34,11 @@ pub(crate) enum Error {
     StaleCursor,
     /// SCAN's COUNT is not a positive integer.
     Count,
-    /// An argument where none is expected, or an option that the command does not have; says what may stand there.
+    /// An argument where none is expected, or an option that the command does not have; says what
+    /// may stand there.
     Syntax(&'static str),
-    /// An option with a value that it cannot have, or that cannot stand there; names it and says what is wrong.
+    /// An option with a value that it cannot have, or that cannot stand there; names it and says
+    /// what is wrong.
     Option(&'static str, &'static str),
     /// The queue is as long as it may be.
     QueueFull,

@@ -5,7 +5,7 @@
 //! ([`crate::deadlines`]), which legacy keys there are ([`crate::migration`]), grants that no
 //! client has confirmed ([`crate::queue`]) and the number of tickets ([`crate::stats`]). They are
 //! about the data set that is shown. These are the ways in which its keys come, go and come back,
-//! and what the server tells of each:
+//! and what the server reports of each:
 //!
 //! - **A command on one key** (`RESTORE`, `COPY`, `MOVE`, `RENAME`, `MIGRATE`), all servers: an
 //!   event of the key that came, which is looked at then.
@@ -13,7 +13,7 @@
 //!   the type's `unlink`, with the database from 7.0 on. The key's deadline is forgotten.
 //! - **`FLUSHDB`, `FLUSHALL`**, all servers: the flush of one database or of all, and nothing for
 //!   each key. What is kept is forgotten.
-//! - **`SWAPDB`**, all servers: the numbers of both databases. What is kept of them changes places.
+//! - **`SWAPDB`**, all servers: the numbers of both databases. What is kept of them is swapped.
 //! - **An RDB at start, `DEBUG RELOAD`**, all servers: a flush for `RELOAD`, then `loaded` for each
 //!   key.
 //! - **An AOF at start, `DEBUG LOADAOF`**, all servers: a flush for `LOADAOF`, then the AOF's
@@ -27,8 +27,8 @@
 //!   and the return of the old data set, with no event for any key. What was set aside comes back
 //!   with it.
 //! - **The same from 7.0 on**: `REPL_ASYNC_LOAD` tells that a load has started. The old data set is
-//!   shown meanwhile, there is no flush, and `loaded` is told of each key that is not shown yet.
-//!   What is kept of the new data set is kept apart. It takes the place of the old when the load
+//!   shown meanwhile, there is no flush, and `loaded` comes for each key that is not shown yet.
+//!   What is kept of the new data set is kept apart. It replaces the old when the load
 //!   has completed, and is dropped when it was aborted.
 //! - **A partial synchronisation, a failover**, all servers: the primary's effects are run, and the
 //!   role may change. No data set is replaced.
@@ -55,12 +55,12 @@ use crate::pool_key::PoolKey;
 use crate::{arrivals, deadlines, grace, migration, queue, server, stats, timer};
 
 thread_local! {
-    /// Whether the server has told of a key in another database than 0 since the load of a second
+    /// Whether the server has reported a key in another database than 0 since the load of a second
     /// data set began.
     static TELLS_DATABASES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Asks the server for all that the module needs to hear of, and returns whether it tells of a data
+/// Asks the server for all that the module needs to hear of, and returns whether it reports a data
 /// set that is loaded while another is shown (7.0 and later).
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;

@@ -305,7 +305,7 @@ pub(crate) fn on_flush(ctx: Ctx<'_>, database: c_int) {
     hold(ctx.now_ms(), database);
 }
 
-/// Two databases have changed places.
+/// Two databases have been swapped.
 pub(crate) fn databases_swapped(one: c_int, other: c_int) {
     update(|state| {
         let databases = &mut state.holds.databases;

@@ -17,8 +17,8 @@ use crate::slot::{hashed_part, slot, slot_of_part};
 static VERSION: LazyLock<c_int> = LazyLock::new(server_version);
 
 /// The shadow key at which clients that wait for `key` are to be blocked, on servers where that
-/// cannot be the key itself: up to 7.0. There the server takes a blocked client that it told of a
-/// key, and that was not served, for the one whose command runs, even when it is freed.
+/// cannot be the key itself: up to 7.0. There the server takes a blocked client that it notified of
+/// a key, and that was not served, for the one whose command runs, even when it is freed.
 pub(crate) fn shadow_key(ctx: Ctx<'_>, key: &[u8]) -> Option<OwnedStr> {
     let is_needed = *VERSION < 0x0007_0200;
     is_needed.then(|| OwnedStr::new(&shadow_name(key, ctx.is_in_cluster())))

@@ -30,7 +30,8 @@ pub(crate) struct PoolKey<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) name: Str<'a>,
     pub(crate) database: c_int,
-    /// The moment for which it is open, by the server's clock: all that is decided here holds for this one.
+    /// The moment for which it is open, by the server's clock: all that is decided here holds for
+    /// this one.
     pub(crate) moment: Moment,
     /// The arguments of the command that is carried out, if it is one.
     args: Args<'a>,
@@ -47,7 +48,8 @@ pub(crate) struct PoolKey<'a> {
     gone: Vec<OwnedStr>,
     /// Why grants are suspended here, if they are: it is not known who else holds seats.
     suspended: Option<Error>,
-    /// The invalid entries that take seats here beside the pool's sessions, if there are any.
+    /// The invalid entries that take seats here in addition to the pool's sessions, if there are
+    /// any.
     invalid: Option<Arc<InvalidEntries>>,
 }
 
@@ -114,7 +116,8 @@ impl<'a> PoolKey<'a> {
         Machine::new(self, moment)
     }
 
-    /// Tells of the arguments of the command for which the key is open, which effects may then send on without a copy.
+    /// Tells of the arguments of the command for which the key is open, which effects may then send
+    /// on without a copy.
     pub(crate) fn carry(&mut self, args: Args<'a>) {
         self.args = args;
     }
@@ -239,7 +242,7 @@ impl<'a> PoolKey<'a> {
         };
         let was_emptied = had_pool && pool.is_empty();
         let event = match effect {
-            // Only the first call of a poller is told; those that follow keep its place.
+            // Only the first poll is published; those that follow keep the ticket's position.
             Effect::Join(join) if pool.has_ticket(join.session) => Events::default(),
             _ => Events::of(effect),
         };
@@ -253,7 +256,8 @@ impl<'a> PoolKey<'a> {
         }
         stats::add_tickets(pool.tickets() as i64 - tickets);
         if was_emptied && !pool.is_empty() {
-            // Whoever follows has removed the key with what emptied the pool, its time to live included, and makes another now.
+            // Whoever follows has removed the key with what emptied the pool, its time to live
+            // included, and makes another now.
             self.key.persist();
         }
         self.events.add(event);

@@ -136,7 +136,7 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
     } else if let Some((database, key)) = io.database_and_key()
         && let Some(deadline_ms) = pool.earliest_deadline_ms(Moment::at(i64::MIN))
     {
-        // No event can tell of it, since the key does not show yet.
+        // No event can report it, since the key does not show yet.
         deadlines::note_loaded(database, key.bytes(), deadline_ms);
     }
     if let Some(arrival) = pool.last_arrival() {

@@ -95,7 +95,7 @@ pub(crate) fn copies_from(database: c_int) {
 }
 
 /// To be called at the end of each callback of a key event; `is_last` says whether no other
-/// callback of this module hears of the same. A Valkey that tells of the arrival of a key in the
+/// callback of this module hears of the same. A Valkey that reports the arrival of a key in the
 /// context of the client itself leaves it in the database of that key: it is put back. Elsewhere
 /// the context is the callback's own, and goes with it.
 pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
@@ -117,7 +117,7 @@ pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
 /// client there if any module listens to key events. What the client does next, and what follows in
 /// the AOF and on replicas, is then done there. After MOVE and after COPY of a pool it is put back
 /// ([`puts_back_the_client`]), but nothing tells where COPY of another key began. Nor does anything
-/// but the version tell of this: to find out, one would have to copy a key.
+/// but the version shows this: to find out, one would have to copy a key.
 fn loses_the_database(ctx: Ctx<'_>) -> bool {
     let Some(version) = valkey_version(&Info::of(ctx, c"server")) else {
         return false;

@@ -48,13 +48,13 @@ pub(crate) static RELEASED: Total = Total::new("released");
 pub(crate) static REVOKED: Total = Total::new("revoked");
 /// Seats whose lease expired, or whose holder was silent for too long.
 pub(crate) static EXPIRED: Total = Total::new("expired");
-/// Places taken in a queue.
+/// Sessions that joined a queue.
 pub(crate) static QUEUED: Total = Total::new("queued");
 /// Seats granted from a queue to those who were blocked or came back for a kept one.
 pub(crate) static GRANTED: Total = Total::new("granted");
-/// Places given up before their turn came.
+/// Sessions that left a queue without a seat.
 pub(crate) static LEFT: Total = Total::new("left");
-/// Sessions taken over from the legacy keys.
+/// Sessions adopted from the legacy keys.
 pub(crate) static IMPORTED: Total = Total::new("imported");
 /// Sessions given back to the legacy keys.
 pub(crate) static EXPORTED: Total = Total::new("exported");
@@ -62,8 +62,8 @@ pub(crate) static EXPORTED: Total = Total::new("exported");
 pub(crate) static SCRIPT_CALLS: Total = Total::new("script_calls");
 /// Readers of the legacy keys that were answered.
 pub(crate) static SCRIPT_READS: Total = Total::new("script_reads");
-/// Effects from a primary or an AOF that met no session; anything but 0 means that a node has
-/// diverged.
+/// Effects from a primary or an AOF for sessions that are unknown here; anything but 0 means that a
+/// node has diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
 /// A number of the present moment.

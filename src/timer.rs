@@ -119,7 +119,7 @@ fn expire_from(
         return some_left.then_some(moment.now_ms);
     };
     if queue::has_departed(database, name.bytes()) {
-        // Another that has come in its place has sessions. One of tickets alone was made by those
+        // Another that has replaced it has sessions. One of tickets alone was made by those
         // who have joined since.
         if !key.pool().has_sessions() {
             let is_pool = key.exists();
@@ -136,7 +136,7 @@ fn expire_from(
     // Where grants are suspended, this still removes lost tickets and keeps those whose clients are
     // blocked.
     key.machine().serve();
-    // In a cluster the slot may go without an event that tells of it.
+    // In a cluster the slot may go without an event.
     let slot =
         (key.has_blocked() && ctx.is_in_cluster()).then(|| moment.now_ms + queue::SLOT_LOOK_MS);
     key.machine().next_look_ms().into_iter().chain(slot).min()

@@ -1,6 +1,6 @@
 //! The server's clock steps, or differs from its replica's. Leases go by the clock, as EXPIRE does:
-//! forward they expire, backward they last longer. A library that is preloaded into the server moves
-//! its clock, and not the monotonic one, by which its timers run.
+//! forward they expire, backward they last longer. A library that is preloaded into the server
+//! moves its clock, and not the monotonic one, by which its timers run.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -199,7 +199,7 @@ fn every_command_sees_a_step_at_once() {
     let server = clock.of(Server::builder()).start();
     let mut dialog = Dialog::with(&server);
     dialog.ask(&format!("SEAT.ACQUIRE pool a 1 EX {HOUR}"));
-    // So that the row stays while it is looked at. The pause goes by the same clock.
+    // So that the session stays while it is looked at. The pause goes by the same clock.
     dialog.ask(&format!("CLIENT PAUSE {} WRITE", 10 * HOUR_MS));
     for (ahead, count) in [(HOUR + 1, "0"), (0, "1"), (2 * HOUR, "0"), (-HOUR, "1")] {
         clock.step_ahead_to(ahead, &mut dialog);
@@ -333,8 +333,8 @@ fn a_replica_ahead_shows_an_expiry_early_and_reclaims_nothing() {
         ahead.expect("SEAT.SESSIONS pool", r#"["b"]"#);
         ahead.expect("SEAT.PTTL pool a", "-2");
         assert_eq!(primary.digest(), replica.digest());
-        // On the primary the session lives, and its heartbeats reach a row that the replica thinks
-        // over.
+        // On the primary the session lives, and its heartbeats reach a session that the replica
+        // thinks over.
         let beat = dialog.ask("SEAT.HEARTBEAT pool a");
         assert!(beat.starts_with(r#"[1, "HEARTBEAT_UPDATED""#), "{beat}");
     }

@@ -82,7 +82,7 @@ pub fn grant_shapes(dialog: &mut Dialog, key: &str) {
 /// Calls everything that reads and changes a pool, and empties it; panics if the pool is not sound.
 #[track_caller]
 pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
-    // Expired rows would be reclaimed between the questions.
+    // Expired sessions would be reclaimed between the questions.
     dialog.ask(&format!("SEAT.CLEANUP {key}"));
     let count = dialog.number(&format!("SEAT.COUNT {key}"));
     let value = dialog.raw(&["SEAT.SESSIONS", key]);

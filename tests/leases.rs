@@ -182,7 +182,7 @@ fn a_renewal_is_told_and_counts_no_heartbeat() {
     {
         heard.push(events.next_event().0);
     }
-    // Redis 7.0 and newer tell of a new key besides.
+    // Redis 7.0 and newer publish a new key as well.
     heard.retain(|event| event.starts_with("seat."));
     assert_eq!(heard, ["seat.acquired", "seat.renewed", "seat.heartbeat"]);
     let stored = dialog.ask("SEAT.GET pool a");

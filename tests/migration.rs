@@ -1,4 +1,4 @@
-//! Moving from the scripts: their calls, keys and readers beside the pool, and the way there and
+//! Moving from the scripts: their calls, keys and readers next to the pool, and the way there and
 //! back.
 
 mod adoption;
@@ -25,7 +25,7 @@ pub const SHAS: [&str; 3] = [
     "8da2d20aef2c2437bed05ea563eefd28ada92e25",
 ];
 
-/// Arguments of the module with which it does all that it can beside the scripts.
+/// Arguments of the module with which it does all that it can for callers of the scripts.
 pub fn all_settings() -> String {
     let [acquire, release, heartbeat] = SHAS;
     format!(

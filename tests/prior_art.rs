@@ -3,8 +3,8 @@
 use crate::leases::grants_until;
 use crate::support::{Dialog, Server, total, wait_for_reclaim};
 
-/// Has a session expire, once with its row still there and once reclaimed, and replays `late` after
-/// each.
+/// Has a session expire, once with it still in the table and once reclaimed, and replays `late`
+/// after each.
 fn after_an_expiry(acquire: &str, late: &[(&str, &str)]) {
     let lines: Vec<&str> = late.iter().map(|(line, _)| *line).collect();
     let expected: Vec<&str> = late.iter().map(|(_, reply)| *reply).collect();

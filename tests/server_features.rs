@@ -1,5 +1,5 @@
-//! What the server offers beside the commands themselves, and how the module fits in: rights,
-//! settings, events, memory limits, transactions, client tracking, INFO.
+//! What the server offers in addition to the commands themselves, and how the module fits in:
+//! rights, settings, events, memory limits, transactions, client tracking, INFO.
 
 mod acl;
 mod config;

@@ -1,4 +1,4 @@
-//! Tickets: places that are kept by polling, and by clients that come back.
+//! Tickets: positions that are kept by polling, and by clients that come back.
 
 mod digest;
 mod expiry;

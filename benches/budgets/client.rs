@@ -1,5 +1,5 @@
-//! A client that costs as little as a client can: the calls are encoded beforehand, and the replies are only cut apart while the
-//! clock runs and looked at afterwards.
+//! A client that costs as little as a client can: the calls are encoded beforehand, and the replies
+//! are only cut apart while the clock runs and looked at afterwards.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -75,7 +75,8 @@ impl Crowd {
         Crowd { clients }
     }
 
-    /// Sends all calls, a pipeline of `depth` on each connection and the next when that is answered, and returns the time for all.
+    /// Sends all calls, a pipeline of `depth` on each connection and the next when that is
+    /// answered, and returns the time for all.
     pub fn send(&mut self, calls: &Calls, depth: usize) -> Duration {
         let connections = self.clients.len();
         // A client's replies stay in its buffer to be looked at afterwards.
@@ -130,7 +131,8 @@ impl Client {
         }
     }
 
-    /// Sends all calls, `depth` of them in a pipeline, each pipeline after the replies to the one before.
+    /// Sends all calls, `depth` of them in a pipeline, each pipeline after the replies to the one
+    /// before.
     pub fn send(&mut self, calls: &Calls, depth: usize) -> Seen {
         self.filled = 0;
         let mut replies = Vec::with_capacity(calls.len());

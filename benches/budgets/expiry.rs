@@ -65,8 +65,8 @@ impl Expiry {
         self.millis(|round| round.pause)
     }
 
-    /// By how much the expiry's pause exceeds the one that the same client sees on this machine without: both include what
-    /// else takes the processor away.
+    /// By how much the expiry's pause exceeds the one that the same client sees on this machine
+    /// without: both include what else takes the processor away.
     pub fn added_pause_millis(&self) -> f64 {
         self.millis(|round| round.pause.saturating_sub(round.quiet_pause))
     }
@@ -138,7 +138,8 @@ fn grants(deadline_ms: u64) -> Calls {
     grants
 }
 
-/// The longest that a client which asks without a break waited for a reply, until the pool is gone but for `least` at least.
+/// The longest that a client which asks without a break waited for a reply, until the pool is gone
+/// but for `least` at least.
 fn longest_gap(wire: &mut Wire, least: Duration) -> Duration {
     let start = Instant::now();
     let mut longest = Duration::ZERO;

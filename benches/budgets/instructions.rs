@@ -1,5 +1,5 @@
-//! A guard that no busy machine can disturb: how many instructions the pool executes for what the commands ask of it, counted by
-//! valgrind and held against recorded ceilings.
+//! A guard that no busy machine can disturb: how many instructions the pool executes for what the
+//! commands ask of it, counted by valgrind and held against recorded ceilings.
 //!
 //! This program runs itself under valgrind, which counts within the function [`measured`] alone.
 

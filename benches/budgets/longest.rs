@@ -1,9 +1,10 @@
-//! The longest that a single command takes while a pool grows to a million sessions, at that size, and while it shrinks again: by the
-//! server's SLOWLOG.
+//! The longest that a single command takes while a pool grows to a million sessions, at that size,
+//! and while it shrinks again: by the server's SLOWLOG.
 //!
-//! A server that is interrupted by other processes shows that as a long command. What a command itself takes recurs at the same call
-//! when the same calls are made again. So there are several passes, all alike, and a call counts with the least that it took in any
-//! of them. The longest of a pass, interruptions included, is reported beside that.
+//! A server that is interrupted by other processes shows that as a long command. What a command
+//! itself takes recurs at the same call when the same calls are made again. So there are several
+//! passes, all alike, and a call counts with the least that it took in any of them. The longest of
+//! a pass, interruptions included, is reported next to that.
 
 use std::collections::HashMap;
 
@@ -32,7 +33,8 @@ pub struct Kind {
     passes: Vec<Logged>,
 }
 
-/// The logged calls of a pass, in microseconds: each by what tells it from the others, its session or its cursor.
+/// The logged calls of a pass, in microseconds: each by what tells it from the others, its session
+/// or its cursor.
 type Logged = HashMap<String, f64>;
 
 impl Kind {

@@ -45,7 +45,8 @@ pub fn describe(host: &Host) -> Vec<(&'static str, String)> {
 /// As much as a pool of a million sessions takes, about.
 const WALKED_MB: usize = 256;
 
-/// How long the processor waits for what no cache holds and nothing foresees, each time for the place of the next.
+/// How long the processor waits for what no cache holds and nothing foresees, each time for the
+/// place of the next.
 fn fetch_nanos() -> f64 {
     #[derive(Clone)]
     #[repr(align(64))]

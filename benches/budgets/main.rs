@@ -1,7 +1,8 @@
 //! What the module costs against what it replaces, and whether that keeps to its budgets.
 //!
-//! `make bench` runs all of it. A full run writes docs/benchmarks.md, the charts beside it and the README's figures; it fails if a
-//! budget is missed. `--quick` and `--only` are for whoever works on one of the figures; they write nothing.
+//! `make bench` runs all of it. A full run writes docs/benchmarks.md, the charts next to it and the
+//! README's figures; it fails if a budget is missed. `--quick` and `--only` are for whoever works
+//! on one of the figures; they write nothing.
 
 #[path = "../../tests/support/mod.rs"]
 #[allow(

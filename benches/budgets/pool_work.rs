@@ -16,7 +16,7 @@ const LEASE_MS: u64 = 360_000;
 
 const MAX_METADATA: usize = 16_384;
 
-/// The rows that the timer takes back between two looks at the clock.
+/// The sessions that the timer takes back between two looks at the clock.
 pub const BATCH: usize = 32;
 
 /// 150 bytes, of the kind that the scripts' documents show.

@@ -1,4 +1,5 @@
-//! What is compared: the module's commands, the scripts that they replace, and what else one might do.
+//! What is compared: the module's commands, the scripts that they replace, and what else one might
+//! do.
 
 use std::collections::HashMap;
 use std::env;
@@ -18,7 +19,8 @@ const FILLING_DEPTH: usize = 16;
 use crate::pool_work::METADATA;
 pub use crate::pool_work::session;
 
-/// What a session is granted with. A part of it is its own, as in life, lest a file shrink more than it would there.
+/// What a session is granted with. A part of it is its own, as in life, lest a file shrink more
+/// than it would there.
 pub fn metadata(number: u64) -> String {
     let own = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
     METADATA.replace("5f0c8e21a97d", &format!("{own:012x}"))
@@ -116,7 +118,8 @@ impl Side {
         }
     }
 
-    /// The commands whose time in INFO commandstats makes up a call. EXEC's contains that of what it executes.
+    /// The commands whose time in INFO commandstats makes up a call. EXEC's contains that of what
+    /// it executes.
     pub fn commands(self, operation: Operation) -> &'static [&'static str] {
         match self {
             Side::Module => match operation.script() {
@@ -192,7 +195,8 @@ impl Host {
         Host { server, shas }
     }
 
-    /// A server for a side: with the module, with the build of it that has the no-op, or without; pinned to a core of its own.
+    /// A server for a side: with the module, with the build of it that has the no-op, or without;
+    /// pinned to a core of its own.
     pub fn builder(side: Side) -> Builder {
         let builder = match side {
             Side::Module => Server::builder().module_args(&shipped_settings()),

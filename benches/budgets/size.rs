@@ -91,7 +91,8 @@ impl Size {
             let key = key(size);
             let work = pools.work(operation, size, &key);
             let (warming, sessions) = match operation {
-                // Beside those that stay, so that each round finds the pool as the one before did.
+                // In addition to those that stay, so that each round finds the pool as the one
+                // before did.
                 Operation::Acquire => (None, new.clone()),
                 Operation::Release => {
                     fastrand::shuffle(&mut new);
@@ -100,7 +101,8 @@ impl Size {
                 Operation::Denied => (None, (2 * size..2 * size + CALLS).collect()),
                 Operation::Active | Operation::Heartbeat => (Some(some()), some()),
             };
-            // A small pool that is in use is in the processor's caches, so it is called there before the clock counts.
+            // A small pool that is in use is in the processor's caches, so it is called there
+            // before the clock counts.
             if let Some(sessions) = warming {
                 host.time(&mut client, &work, sessions);
             }
@@ -120,8 +122,8 @@ impl Size {
         median(self.micros[&(pools, operation, size)].iter().copied())
     }
 
-    /// How often the cost of a call in a pool of the smallest size fits into that in one of the largest: the median of the rounds'
-    /// ratios.
+    /// How often the cost of a call in a pool of the smallest size fits into that in one of the
+    /// largest: the median of the rounds' ratios.
     pub fn growth(&self, pools: Pools, operation: Operation) -> f64 {
         let of = |size| self.micros[&(pools, operation, size)].iter();
         median(

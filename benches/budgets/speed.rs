@@ -7,7 +7,8 @@ use crate::scale::Scale;
 use crate::sides::{Host, Operation, POOL, Side, Work};
 use crate::statistics::{median, quantile_micros};
 
-/// Calls in a pipeline. One at a time come from one connection; pipelines from many, so that the server never waits for the next.
+/// Calls in a pipeline. One at a time come from one connection; pipelines from many, so that the
+/// server never waits for the next.
 pub const DEPTHS: [usize; 2] = [1, 16];
 pub const CONNECTIONS: usize = 16;
 
@@ -131,7 +132,8 @@ impl Speed {
         )
     }
 
-    /// How often the server's time of `case` fits into that of `other`: the median of the rounds' ratios.
+    /// How often the server's time of `case` fits into that of `other`: the median of the rounds'
+    /// ratios.
     pub fn times_less(&self, case: Case, other: Case) -> f64 {
         let pairs = self.samples(case).iter().zip(self.samples(other));
         median(pairs.map(|(one, other)| other.server_micros / one.server_micros))

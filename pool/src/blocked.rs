@@ -171,7 +171,7 @@ impl<C> BlockedQueue<C> {
         })
     }
 
-    /// Takes the client of `session` out, unless a newer one has taken the place over. O(log n).
+    /// Takes the client of `session` out, unless a newer one has replaced it. O(log n).
     pub fn remove_client(&mut self, session: &[u8], client: &C) -> Option<Waiter<C>>
     where
         C: PartialEq,
@@ -180,7 +180,7 @@ impl<C> BlockedQueue<C> {
         (entry.waiting.client == *client).then(|| self.remove(session))?
     }
 
-    /// Has the client of `session` be at the place of the ticket that the session has in `pool`
+    /// Gives the client of `session` the position of the ticket that the session has in `pool`
     /// now, or at its own without one.
     pub(crate) fn match_ticket(&mut self, session: &[u8], pool: &Pool) {
         let Some(slot) = self.entries.slot_of(session) else {
@@ -206,7 +206,7 @@ impl<C> BlockedQueue<C> {
         }
     }
 
-    /// Has each client be at the place that the tickets of `pool` give it: another value has come
+    /// Gives each client the position that the tickets of `pool` give it: another value has come
     /// to the name. O(n log n).
     pub fn match_tickets(&mut self, pool: &Pool) {
         let sessions: Vec<Box<[u8]>> = self.iter().map(|entry| entry.session().into()).collect();

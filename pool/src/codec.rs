@@ -1,8 +1,9 @@
 //! A pool as bytes, for RDB files and DUMP payloads. `docs/design.md` draws the layout.
 //!
-//! A pool is written as a header and then batches of sessions, each a blob of its own, so that neither side needs a second copy
-//! of a large pool in memory. What is read may be corrupt or made up: nothing is trusted, no length is allocated before its bytes are
-//! there, and the outcome is a sound pool or an error.
+//! A pool is written as a header and then batches of sessions, each a blob of its own, so that
+//! neither side needs a second copy of a large pool in memory. What is read may be corrupt or made
+//! up: nothing is trusted, no length is allocated before its bytes are there, and the outcome is a
+//! sound pool or an error.
 
 use std::fmt;
 
@@ -80,7 +81,8 @@ pub enum DecodeError {
     BadMetadata,
     /// A lease of no length, or a deadline out of range.
     BadLease,
-    /// A ticket of no length, with a deadline or an arrival out of range, or of a session that has one already.
+    /// A ticket of no length, with a deadline or an arrival out of range, or of a session that has
+    /// one already.
     BadTicket,
 }
 
@@ -106,8 +108,8 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Pool {
-    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, expired sessions included: they stay in the table until they
-    /// are reclaimed.
+    /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, expired sessions
+    /// included: they stay in the table until they are reclaimed.
     pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
         let header = to_bytes(&Header {
             format: FORMAT,

@@ -12,7 +12,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease of `length_ms` from `now_ms` on, or `None` if it is 0 or its deadline is beyond the range of time.
+    /// A lease of `length_ms` from `now_ms` on, or `None` if it is 0 or its deadline is beyond the
+    /// range of time.
     pub fn starting(now_ms: i64, length_ms: u64) -> Option<Lease> {
         let deadline_ms = now_ms.checked_add_unsigned(length_ms)?;
         (length_ms > 0 && deadline_ms < i64::MAX).then_some(Lease {
@@ -24,8 +25,8 @@ impl Lease {
 
 /// A change to a pool.
 ///
-/// It says what is so afterwards, not how that came about. So applying one needs no clock and no limit, and a replica, an AOF
-/// and the pool that decided agree whatever their clocks say.
+/// It says what is so afterwards, not how that came about. So applying one needs no clock and no
+/// limit, and a replica, an AOF and the pool that decided agree whatever their clocks say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
     /// A session holds a seat.
@@ -69,7 +70,8 @@ pub struct Grant<'a> {
     pub session: &'a [u8],
     /// The pool's limit, which the grant states and the pool remembers.
     pub seats: i64,
-    /// When the seat was granted, in seconds of unix time. Absent for a session that was taken over from elsewhere without.
+    /// When the seat was granted, in seconds of unix time. Absent for a session that was imported
+    /// without.
     pub acquired_at: Option<u32>,
     /// The last sign of life, in seconds of unix time. Absent as above.
     pub last_heartbeat: Option<u32>,
@@ -77,8 +79,8 @@ pub struct Grant<'a> {
     pub heartbeat_count: Option<i64>,
     /// The lease, if the session has one.
     pub lease: Option<Lease>,
-    /// The text of the caller's JSON object, without the names that the pool keeps itself. Absent for a session that was taken
-    /// over from the scripts without any.
+    /// The text of the caller's JSON object, without the names that the pool keeps itself. Absent
+    /// for a session that was imported from the scripts without any.
     pub metadata: Option<&'a [u8]>,
 }
 
@@ -102,7 +104,7 @@ pub struct Join<'a> {
     pub session: &'a [u8],
     /// The limit that the session stated: its figure, by which it alone is judged.
     pub seats: i64,
-    /// Its number in the order of arrival. A session that has a place keeps it.
+    /// Its number in the order of arrival. A session that has one keeps it.
     pub arrival: u64,
     /// The ticket from now on.
     pub ticket: Ticket,

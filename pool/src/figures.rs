@@ -165,7 +165,7 @@ impl Figures {
         used.map(|(number, index)| (number as u32, index.figure))
     }
 
-    /// Has all entries state `figure`. `moved` is told of each that is in another index now: its
+    /// Has all entries state `figure`. `moved` is called for each that is in another index now: its
     /// slot, and that index's number. O(m log n) where m is the number of entries outside the
     /// longest index.
     pub(crate) fn restate(&mut self, figure: i64, mut moved: impl FnMut(u32, u32)) {

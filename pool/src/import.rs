@@ -8,11 +8,12 @@ use crate::moment::Moment;
 use crate::pool::{Pool, seconds};
 use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-/// A session to be taken over from the legacy keys, checked.
+/// A session to be imported from the legacy keys, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import<'a> {
     session: &'a [u8],
-    /// Absent for a member without a field in the HASH: a grant that failed half-way, or a SADD by hand.
+    /// Absent for a member without a field in the HASH: a grant that failed half-way, or a SADD by
+    /// hand.
     stored: Option<Stored<'a>>,
 }
 
@@ -42,8 +43,9 @@ impl fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 impl<'a> Import<'a> {
-    /// Reads a session and its JSON, if it has any. What deployments limit for their callers is not limited here, since these
-    /// sessions hold their seats already; what a pool can store is. O(n) in the length of the JSON.
+    /// Reads a session and its JSON, if it has any. What deployments limit for their callers is not
+    /// limited here, since these sessions hold their seats already; what a pool can store is. O(n)
+    /// in the length of the JSON.
     pub fn read(session: &'a [u8], json: Option<&'a [u8]>) -> Result<Import<'a>, ImportError> {
         if session.is_empty() {
             return Err(ImportError::EmptySession);
@@ -61,8 +63,9 @@ impl<'a> Import<'a> {
         self.session
     }
 
-    /// The effect that takes the session over, or `None` if it holds a seat of the pool already: then the pool's row stays. One
-    /// without metadata counts as heard of at this moment, which nothing shows but SEAT.CLEANUP's IDLE goes by.
+    /// The effect that imports the session, or `None` if it holds a seat of the pool already: then
+    /// the pool's stays. One without metadata counts as heard of at this moment, which nothing
+    /// shows but SEAT.CLEANUP's IDLE goes by.
     pub fn effect(&self, pool: &Pool, moment: Moment, seats: i64) -> Option<Effect<'_>> {
         if pool.get(moment, self.session).is_some() {
             return None;

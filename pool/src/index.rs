@@ -7,18 +7,21 @@ use hashbrown::HashTable;
 
 use crate::memory::allocated;
 
-/// Entries a segment holds on average before the index grows by one segment. So many that the list of the segments of a million
-/// entries stays in the processor's caches, and so few that one is split within a few ten microseconds.
+/// Entries a segment holds on average before the index grows by one segment. So many that the list
+/// of the segments of a million entries stays in the processor's caches, and so few that one is
+/// split within a few ten microseconds.
 const SEGMENT_LOAD: usize = if cfg!(test) { 64 } else { 2048 };
 
 /// Below this capacity a segment is not worth shrinking.
 const SMALLEST_SHRUNK: usize = 32;
 
-/// A hash index that stores slots only: the ids stay where they are, and each call brings `id_of` to look at them.
+/// A hash index that stores slots only: the ids stay where they are, and each call brings `id_of`
+/// to look at them.
 ///
-/// It grows by linear hashing: whenever the segments hold more than [`SEGMENT_LOAD`] entries on average, one segment is split in
-/// two, and nothing else moves. So the longest insertion moves a few thousand entries, however many millions there are, and looks at
-/// no id, since the hashes are kept. They are keyed at random, since ids come from clients who could otherwise choose ones that
+/// It grows by linear hashing: whenever the segments hold more than [`SEGMENT_LOAD`] entries on
+/// average, one segment is split in two, and nothing else moves. So the longest insertion moves a
+/// few thousand entries, however many millions there are, and looks at no id, since the hashes are
+/// kept. They are keyed at random, since ids come from clients who could otherwise choose ones that
 /// collide.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
@@ -45,8 +48,8 @@ fn segment_of(hash: u32, segments: usize) -> usize {
     }
 }
 
-/// The hash that the tables inside the segments go by. Entries of one segment agree in the lower bits of theirs, so these are mixed
-/// into all others.
+/// The hash that the tables inside the segments go by. Entries of one segment agree in the lower
+/// bits of theirs, so these are mixed into all others.
 fn within_segment(hash: u32) -> u64 {
     let product = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)
@@ -82,7 +85,8 @@ impl Index {
         Some(entry.slot)
     }
 
-    /// Notes the slot of `id` and returns the one that it had until now. O(1), at worst the splitting of one segment.
+    /// Notes the slot of `id` and returns the one that it had until now. O(1), at worst the
+    /// splitting of one segment.
     pub(crate) fn put<'a>(
         &mut self,
         id: &[u8],

@@ -8,9 +8,10 @@ const LEVELS: u32 = 16;
 /// The most digits of a simple number: any such fits a double.
 const DIGITS: usize = 100;
 
-/// Whether `text`, which is UTF-8, is a JSON object that [`crate::Metadata`] keeps as it is, by this quick look: no escapes, no
-/// exponents, no white space but single spaces, little nesting, and none of the names in `reserved` among its own members. `false` says
-/// nothing but that a parser must look. O(n).
+/// Whether `text`, which is UTF-8, is a JSON object that [`crate::Metadata`] keeps as it is, by
+/// this quick look: no escapes, no exponents, no white space but single spaces, little nesting, and
+/// none of the names in `reserved` among its own members. `false` says nothing but that a parser
+/// must look. O(n).
 pub(crate) fn is_simple_object(text: &str, reserved: &[&str]) -> bool {
     // Without a branch, so that many bytes are looked at in one instruction.
     let is_unescaped = |so_far, &byte: &u8| so_far & (byte >= b' ') & (byte != b'\\');

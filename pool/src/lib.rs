@@ -6,8 +6,8 @@
 //! decisions, a replica and a loading server apply the same effects from the stream, so all of them
 //! reach the same state by the same code.
 //!
-//! Units: milliseconds of unix time in `*_ms`, except the two timestamps of a session, which are whole seconds because the
-//! Lua scripts that the pool replaces wrote them so.
+//! Units: milliseconds of unix time in `*_ms`, except the two timestamps of a session, which are
+//! whole seconds because the Lua scripts that the pool replaces wrote them so.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -51,14 +51,17 @@ pub use schedule::Schedule;
 pub use session::Session;
 pub use waiting::{MAX_FIGURES, Queue, Waiting};
 
-/// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their own.
+/// The longest session id that a pool can store, in bytes. Deployments set a lower limit of their
+/// own.
 pub const MAX_SESSION_BYTES: usize = u16::MAX as usize;
 
 /// The last second of unix time that a session's timestamps can hold; it lies in the year 2106.
 pub const MAX_SECOND: u32 = u32::MAX - 1;
 
-/// Where the numbers in the order of arrival end. A number from elsewhere must be below, so that those that follow it have room.
+/// Where the numbers in the order of arrival end. A number from elsewhere must be below, so that
+/// those that follow it have room.
 pub const MAX_ARRIVAL: u64 = 1 << 62;
 
-/// The largest metadata object that a pool can store, in bytes. Deployments set a lower limit of their own.
+/// The largest metadata object that a pool can store, in bytes. Deployments set a lower limit of
+/// their own.
 pub const MAX_METADATA_BYTES: usize = 1 << 20;

@@ -75,7 +75,7 @@ pub trait Host {
     /// A client that was blocked is to hear what became of its wait. It is in the queue no longer.
     fn wake(&mut self, waiter: Waiter<Self::Client>, outcome: Outcome);
 
-    /// Something happened that no effect tells of.
+    /// Something happened that no effect shows.
     fn notice(&mut self, notice: Notice);
 
     /// Something is left to do here at this time, in milliseconds of unix time:
@@ -83,7 +83,7 @@ pub trait Host {
     fn look_at(&mut self, at_ms: i64);
 }
 
-/// What happened, for whoever listens, beside what an effect says by itself.
+/// What happened, for whoever listens, in addition to what an effect says by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A session has joined the queue.
@@ -145,7 +145,7 @@ pub struct AcquireRequest<'a> {
     pub longest_queue: usize,
 }
 
-/// What an ACQUIRE depends on besides, asked only when it comes to it: an answer that does not need
+/// What else an ACQUIRE depends on, asked only when it comes to it: an answer that does not need
 /// it must not be changed by it.
 pub trait Conditions<'a> {
     /// Why not.
@@ -188,7 +188,7 @@ pub enum Acquired<C> {
     Queued {
         /// Seats that are taken.
         used: u64,
-        /// Its place in the queue; 1 is the first.
+        /// Its position in the queue; 1 is the first.
         position: usize,
     },
     /// The session waits by its client, which is blocked. It hears by [`Host::wake`] what became of
@@ -206,7 +206,7 @@ pub enum WaitEnd {
     Queued {
         /// Seats that are taken.
         used: u64,
-        /// Its place in the queue; 1 is the first.
+        /// Its position in the queue; 1 is the first.
         position: usize,
         /// The limit that it stated, or that RESIZE restated for it.
         seats: i64,
@@ -233,7 +233,7 @@ pub enum WaitEnd {
 ///   figure.
 /// - *A kept seat is not given away.* Where it is the turn of a ticket, its seat counts as taken
 ///   for all behind it.
-/// - *One entry a session.* A newer client takes the place of an older one, which hears that there
+/// - *One entry a session.* A newer client replaces an older one, which hears that there
 ///   is no seat.
 ///
 /// No step serves more than [`Host::BATCH`] waiters. The rest keep their order, and
@@ -434,7 +434,7 @@ impl<'h, H: Host> Machine<'h, H> {
         Acquired::Granted(Granted { used, seats, lease })
     }
 
-    /// Takes a place in the queue, or keeps the one that the session has.
+    /// Joins the queue, or keeps the entry that the session has.
     fn join<'a, C: Conditions<'a>>(
         &mut self,
         request: &AcquireRequest<'a>,
@@ -484,7 +484,7 @@ impl<'h, H: Host> Machine<'h, H> {
                     self.commit(&Effect::joining(session, seats, arrival, ticket));
                 }
             }
-            // The call takes the place over, and keeps it by waiting alone.
+            // The call takes the entry over, and keeps it by waiting alone.
             None => self.drop_ticket(session),
         }
         if let Some(client) = client.clone() {
@@ -542,7 +542,7 @@ impl<'h, H: Host> Machine<'h, H> {
         decision
     }
 
-    /// Gives a session's seat back, or its place in the queue, and serves the queue. Returns the
+    /// Gives a session's seat back, or its queue entry, and serves the queue. Returns the
     /// seats that are taken then, or `None` if it held none in the pool. O(log n).
     pub fn release(&mut self, session: &[u8]) -> Option<u64> {
         let was_live = self.end(session, Freed::Released);
@@ -550,7 +550,7 @@ impl<'h, H: Host> Machine<'h, H> {
         was_live.then(|| self.used())
     }
 
-    /// Takes seats away, and places in the queue, serves the queue, and returns how many seats
+    /// Takes seats away, and queue entries, serves the queue, and returns how many seats
     /// those were. O(m log n).
     pub fn revoke<'a>(&mut self, sessions: impl Iterator<Item = &'a [u8]>) -> usize {
         let mut revoked = 0;
@@ -703,7 +703,7 @@ impl<'h, H: Host> Machine<'h, H> {
             let is_lost = self.host.pool().ticket(self.now, session).is_none();
             let blocked = self.host.blocked().get(session);
             match blocked.map(|entry| entry.waiting.request.ticket_ms) {
-                // The client is still there, so its place is kept without a poll.
+                // The client is still there, so its position is kept without a poll.
                 Some(Some(ticket_ms)) => self.keep_ticket(session, attended_ms(ticket_ms)),
                 // The client never asked for a ticket: it waits on without.
                 Some(None) if is_lost => self.drop_ticket(session),
@@ -766,7 +766,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Does what the end of a wait has left, once effects can be committed: a session that asked
-    /// for a ticket keeps its place for `ticket_ms` from now on, and the queue is served. A host
+    /// for a ticket keeps its position for `ticket_ms` from now on, and the queue is served. A host
     /// forgets this where the session has polled in between. O(log n).
     pub fn after_wait(&mut self, session: &[u8], ticket_ms: u64) {
         self.keep_ticket(session, ticket_ms);
@@ -774,7 +774,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Frees the seat of a client that was gone when it was granted, unless it is free already, and
-    /// serves the queue. A session that asked for a ticket as well has its place back. O(log n).
+    /// serves the queue. A session that asked for a ticket as well has its position back. O(log n).
     pub fn take_back(&mut self, waiter: &Waiter<H::Client>) {
         let session = &waiter.session;
         if !self.is_live(session) {
@@ -802,14 +802,14 @@ impl<'h, H: Host> Machine<'h, H> {
         self.serve();
     }
 
-    /// Another value has come to the name: each blocked client is at the place that the tickets of
+    /// Another pool is at the name: each blocked client gets the position that the tickets of
     /// this one give it. Commits nothing. O(n log n) in the blocked clients.
     pub fn pool_changed(&mut self) {
         let (pool, blocked) = self.host.pool_and_blocked();
         blocked.match_tickets(pool);
     }
 
-    /// Tells blocked clients whose sessions hold seats, of a value that has come to the name, so, a
+    /// Answers blocked clients whose sessions hold seats of a pool that has come to the name, a
     /// bounded number of them. Returns whether some may be left. O(n) in the blocked clients.
     pub fn answer_holders(&mut self) -> bool {
         let holds = |session: &&[u8]| self.is_holder(session);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether the process allocates by glibc's malloc. Redis is mostly built with jemalloc.
 static IS_GLIBC: AtomicBool = AtomicBool::new(false);
 
-/// Tells which allocator the estimates of [`crate::Pool::memory_bytes`] are for, by what it really sets aside for one byte. Until
-/// then, and for allocators of similar classes, they are jemalloc's.
+/// Tells which allocator the estimates of [`crate::Pool::memory_bytes`] are for, by what it really
+/// sets aside for one byte. Until then, and for allocators of similar classes, they are jemalloc's.
 pub fn calibrate(bytes_for_one: usize) {
     IS_GLIBC.store(bytes_for_one == glibc(1), Relaxed);
 }
@@ -22,7 +22,8 @@ pub(crate) fn allocated(size: usize) -> usize {
     }
 }
 
-/// jemalloc's size classes are multiples of 16 up to 128 (with 8 below), then four to each doubling.
+/// jemalloc's size classes are multiples of 16 up to 128 (with 8 below), then four to each
+/// doubling.
 const fn jemalloc(size: usize) -> usize {
     match size {
         0..=8 => 8,

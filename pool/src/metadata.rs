@@ -10,14 +10,17 @@ use serde_json::value::RawValue;
 use crate::MAX_SECOND;
 use crate::json_fast_path::is_simple_object;
 
-/// How deep arrays and objects may nest, the object itself included: cjson's own limit in the scripts.
+/// How deep arrays and objects may nest, the object itself included: cjson's own limit in the
+/// scripts.
 pub const MAX_NESTING: u32 = 1000;
 
-/// What a session is granted with: the caller's object, checked, and without the names that the pool keeps itself.
+/// What a session is granted with: the caller's object, checked, and without the names that the
+/// pool keeps itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// The text of the object as the caller sent it. Only if it names `acquired_at`, `last_heartbeat` or `heartbeat_count`, then
-    /// those members are left out: the scripts overwrote the former two, and the latter is [`Metadata::heartbeat_count`].
+    /// The text of the object as the caller sent it. Only if it names `acquired_at`,
+    /// `last_heartbeat` or `heartbeat_count`, then those members are left out: the scripts
+    /// overwrote the former two, and the latter is [`Metadata::heartbeat_count`].
     pub text: Cow<'a, [u8]>,
     /// Where the caller makes the count of heartbeats start.
     pub heartbeat_count: Option<i64>,
@@ -37,15 +40,18 @@ pub struct Stored<'a> {
 /// Why a caller's metadata is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataError {
-    /// Not a JSON object by RFC 8259 in UTF-8, or one with a number that no double can hold or a string that is not unicode.
+    /// Not a JSON object by RFC 8259 in UTF-8, or one with a number that no double can hold or a
+    /// string that is not unicode.
     NotAnObject,
     /// Longer than the limit of this many bytes.
     TooLong(usize),
     /// Arrays and objects nest deeper than [`MAX_NESTING`].
     TooDeep,
-    /// `heartbeat_count` is not an integer literal of 64 bits, so that no heartbeat could count on from it.
+    /// `heartbeat_count` is not an integer literal of 64 bits, so that no heartbeat could count on
+    /// from it.
     CountNotAnInteger,
-    /// `acquired_at` or `last_heartbeat` of a stored object is not a number of seconds that a session can hold.
+    /// `acquired_at` or `last_heartbeat` of a stored object is not a number of seconds that a
+    /// session can hold.
     NotATime,
 }
 
@@ -82,13 +88,15 @@ impl Metadata<'_> {
         }
     }
 
-    /// Checks `raw`, at most `limit` bytes of it, and takes out the names that the pool keeps itself. They match after
-    /// unescaping, and of duplicates the last wins, as with every JSON parser that the scripts' readers use. O(n).
+    /// Checks `raw`, at most `limit` bytes of it, and takes out the names that the pool keeps
+    /// itself. They match after unescaping, and of duplicates the last wins, as with every JSON
+    /// parser that the scripts' readers use. O(n).
     pub fn parse(raw: &[u8], limit: usize) -> Result<Metadata<'_>, MetadataError> {
         parse(raw, limit).map(|(metadata, _)| metadata)
     }
 
-    /// Whether `text` can stand in a pool as it is: an object that [`Metadata::parse`] would neither refuse nor change.
+    /// Whether `text` can stand in a pool as it is: an object that [`Metadata::parse`] would
+    /// neither refuse nor change.
     pub fn is_stored_form(text: &[u8]) -> bool {
         Metadata::parse(text, crate::MAX_METADATA_BYTES).is_ok_and(|metadata| {
             metadata.heartbeat_count.is_none()
@@ -98,7 +106,8 @@ impl Metadata<'_> {
 }
 
 impl Stored<'_> {
-    /// As [`Metadata::parse`], with the timestamps. Fractions of a second, which the scripts never wrote, are dropped. O(n).
+    /// As [`Metadata::parse`], with the timestamps. Fractions of a second, which the scripts never
+    /// wrote, are dropped. O(n).
     pub fn parse(raw: &[u8], limit: usize) -> Result<Stored<'_>, MetadataError> {
         let (metadata, found) = parse(raw, limit)?;
         let second = |literal: Option<&str>| {
@@ -162,8 +171,9 @@ pub(crate) fn is_empty_object(object: &[u8]) -> bool {
     object[1..object.len() - 1].trim_ascii().is_empty()
 }
 
-/// The value of a JSON number without fraction and exponent. JSON's grammar is stricter than `parse`, but it has been checked.
-/// The lowest number of 64 bits is left out: [`crate::Session`] has a use for it.
+/// The value of a JSON number without fraction and exponent. JSON's grammar is stricter than
+/// `parse`, but it has been checked. The lowest number of 64 bits is left out: [`crate::Session`]
+/// has a use for it.
 fn integer(literal: &str) -> Option<i64> {
     literal.parse().ok().filter(|&count| count != i64::MIN)
 }
@@ -326,8 +336,8 @@ impl<'de> Visitor<'de> for TopLevel<'_> {
     }
 }
 
-/// Reads any value through and keeps nothing of it. Reading it, rather than skipping it, is what finds the numbers and strings that
-/// are JSON by grammar but cannot be decoded.
+/// Reads any value through and keeps nothing of it. Reading it, rather than skipping it, is what
+/// finds the numbers and strings that are JSON by grammar but cannot be decoded.
 #[derive(Clone, Copy)]
 struct Checked<'a> {
     levels_left: u32,

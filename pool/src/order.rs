@@ -1,15 +1,18 @@
-//! Entries in the order of a number: leases and tickets by deadline, places by arrival, names by when to look at them.
+//! Entries in the order of a number: leases and tickets by deadline, queue entries by arrival,
+//! names by when to check them.
 
 use crate::memory::allocated;
 
-/// Entries in a leaf before it is split. An insertion or removal moves no more of them, and of leases they are twenty-four cache lines.
-/// Tests of this file have smaller ones, so that a few entries make a tree.
+/// Entries in a leaf before it is split. An insertion or removal moves no more of them, and of
+/// leases they are twenty-four cache lines. Tests of this file have smaller ones, so that a few
+/// entries make a tree.
 const LEAF: usize = if cfg!(test) { 8 } else { 64 };
 
 /// Leaves in a group before that is split.
 const GROUP: usize = if cfg!(test) { 6 } else { 64 };
 
-/// An entry: where it stands in the order, the slot of what it is about, and what is known of it besides.
+/// An entry: where it stands in the order, the slot of what it is about, and what else is known of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<T> {
     /// A moment in milliseconds, or a number in the order of arrival.
@@ -29,9 +32,11 @@ impl<T> Entry<T> {
 
 /// Entries in order, with how many there are up to any number.
 ///
-/// A tree of three levels: groups, their leaves, and the entries in these, each level a sorted list. Each list of the upper two has
-/// the last keys of its members beside it, close together, so that a search touches few cache lines among a million leases, and
-/// a heartbeat, which is one removal and one insertion, moves little. With a million leases there are some hundreds of groups.
+/// A tree of three levels: groups, their leaves, and the entries in these, each level a sorted
+/// list. Each list of the upper two has the last keys of its members next to it, close together, so
+/// that a search touches few cache lines among a million leases, and a heartbeat, which is one
+/// removal and one insertion, moves little. With a million leases there are some hundreds of
+/// groups.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     groups: List<Group<T>>,
@@ -131,10 +136,14 @@ impl<T> List<T> {
     }
 }
 
-/// Where a full list of `len` is split if its newest member stands at `place`. New members mostly come in rising order; then full lists stay
-/// behind the split, else halves.
-fn split_at(len: usize, place: usize) -> usize {
-    if place + 1 == len { len - 1 } else { len / 2 }
+/// Where a full list of `len` is split if its newest member stands at `position`. New members
+/// mostly come in rising order; then full lists stay behind the split, else halves.
+fn split_at(len: usize, position: usize) -> usize {
+    if position + 1 == len {
+        len - 1
+    } else {
+        len / 2
+    }
 }
 
 fn leaf_bytes<T>(leaf: &Leaf<T>) -> usize {
@@ -165,7 +174,8 @@ impl<T: Copy> Order<T> {
         self.groups.parts.first()?.leaves.parts.first()?.first()
     }
 
-    /// How many entries are at `at` or before. O(1) if none is, else O(log n) and a sum over one number for thousands of entries.
+    /// How many entries are at `at` or before. O(1) if none is, else O(log n) and a sum over one
+    /// number for thousands of entries.
     pub(crate) fn up_to(&self, at: i64) -> usize {
         if self.first().is_none_or(|first| first.at > at) {
             return 0;
@@ -192,7 +202,8 @@ impl<T: Copy> Order<T> {
         leaf.get(leaf.partition_point(|entry| entry.key() < next))
     }
 
-    /// Adds an entry. Its slot must not have one yet. O(log n), at worst the splitting of a leaf and a group.
+    /// Adds an entry. Its slot must not have one yet. O(log n), at worst the splitting of a leaf
+    /// and a group.
     pub(crate) fn insert(&mut self, entry: Entry<T>) {
         self.len += 1;
         let key = entry.key();
@@ -209,9 +220,9 @@ impl<T: Copy> Order<T> {
         self.groups.ends[number] = self.groups.ends[number].max(key);
 
         let leaves = &mut group.leaves;
-        let place = leaves.part_to_grow(key);
-        leaves.ends[place] = leaves.ends[place].max(key);
-        let leaf = &mut leaves.parts[place];
+        let position = leaves.part_to_grow(key);
+        leaves.ends[position] = leaves.ends[position].max(key);
+        let leaf = &mut leaves.parts[position];
         self.leaf_bytes -= leaf_bytes(leaf);
         let within = leaf.partition_point(|other| other.key() < key);
         leaf.insert(within, entry);
@@ -219,21 +230,21 @@ impl<T: Copy> Order<T> {
             let tail = leaf.split_off(split_at(leaf.len(), within));
             leaf.shrink_to_fit();
             self.leaf_bytes += leaf_bytes(leaf) + leaf_bytes(&tail);
-            let end = leaves.ends[place];
-            leaves.ends[place] = leaf.last().map_or(end, Entry::key);
-            leaves.insert(place + 1, tail, end);
+            let end = leaves.ends[position];
+            leaves.ends[position] = leaf.last().map_or(end, Entry::key);
+            leaves.insert(position + 1, tail, end);
             if leaves.parts.len() > GROUP {
-                self.split_group(number, place + 1);
+                self.split_group(number, position + 1);
             }
         } else {
             self.leaf_bytes += leaf_bytes(leaf);
         }
     }
 
-    /// Splits a group whose newest leaf is that at `place`.
-    fn split_group(&mut self, number: usize, place: usize) {
+    /// Splits a group whose newest leaf is that at `position`.
+    fn split_group(&mut self, number: usize, position: usize) {
         let leaves = &mut self.groups.parts[number].leaves;
-        let tail = leaves.split_off(split_at(leaves.parts.len(), place));
+        let tail = leaves.split_off(split_at(leaves.parts.len(), position));
         let moved: usize = tail.parts.iter().map(Vec::len).sum();
         let (end, tail_end) = (leaves.end(), tail.end());
         self.groups.ends[number] = end;
@@ -248,8 +259,8 @@ impl<T: Copy> Order<T> {
         let key = (at, slot);
         let number = self.groups.part_for(key);
         let leaves = &mut self.groups.parts.get_mut(number)?.leaves;
-        let place = leaves.part_for(key);
-        let leaf = leaves.parts.get_mut(place)?;
+        let position = leaves.part_for(key);
+        let leaf = leaves.parts.get_mut(position)?;
         let within = leaf.binary_search_by_key(&key, Entry::key).ok()?;
         self.leaf_bytes -= leaf_bytes(leaf);
         let entry = leaf.remove(within);
@@ -261,12 +272,12 @@ impl<T: Copy> Order<T> {
                     leaf.shrink_to(leaf.len() * 2);
                 }
                 self.leaf_bytes += leaf_bytes(leaf);
-                leaves.ends[place] = end;
-                self.merge_leaf(number, place);
-                self.merge_leaf(number, place.saturating_sub(1));
+                leaves.ends[position] = end;
+                self.merge_leaf(number, position);
+                self.merge_leaf(number, position.saturating_sub(1));
             }
             None => {
-                leaves.remove(place);
+                leaves.remove(position);
             }
         }
         let leaves = &self.groups.parts[number].leaves;
@@ -281,22 +292,23 @@ impl<T: Copy> Order<T> {
         Some(entry)
     }
 
-    /// Keeps neighbouring leaves from both being nearly empty, so that scattered removals do not leave many small ones.
-    fn merge_leaf(&mut self, number: usize, place: usize) {
+    /// Keeps neighbouring leaves from both being nearly empty, so that scattered removals do not
+    /// leave many small ones.
+    fn merge_leaf(&mut self, number: usize, position: usize) {
         let leaves = &mut self.groups.parts[number].leaves;
-        let Some([leaf, next]) = leaves.parts.get(place..place + 2) else {
+        let Some([leaf, next]) = leaves.parts.get(position..position + 2) else {
             return;
         };
         if leaf.len() + next.len() > LEAF / 2 {
             return;
         }
-        let end = leaves.ends[place + 1];
-        let mut next = leaves.remove(place + 1);
-        let leaf = &mut leaves.parts[place];
+        let end = leaves.ends[position + 1];
+        let mut next = leaves.remove(position + 1);
+        let leaf = &mut leaves.parts[position];
         self.leaf_bytes -= leaf_bytes(leaf) + leaf_bytes(&next);
         leaf.append(&mut next);
         self.leaf_bytes += leaf_bytes(leaf);
-        leaves.ends[place] = end;
+        leaves.ends[position] = end;
     }
 
     /// The same for neighbouring groups.

@@ -13,19 +13,20 @@ use crate::slab::Slab;
 
 /// Sessions that hold seats, those that have a ticket for one, and the limit.
 ///
-/// A session whose lease has expired stays as a row until it is reclaimed, but no decision and no reading method sees it any more:
-/// they all take the [`Moment`], and "live" means live at that moment.
+/// A session whose lease has expired stays in the session table until it is reclaimed, but no
+/// decision and no reading method sees it any more: they all take the [`Moment`], and "live" means
+/// live at that moment.
 #[derive(Clone, Debug)]
 pub struct Pool {
     seats: i64,
     sessions: Slab<Session>,
     /// From ids to slots in `sessions`.
     index: Index,
-    /// The leased among `sessions`, by deadline, with the lengths of their leases. A session's own deadline and its entry here always
-    /// agree.
+    /// The leased among `sessions`, by deadline, with the lengths of their leases. A session's own
+    /// deadline and its entry here always agree.
     deadlines: Order<u64>,
     payload_bytes: usize,
-    /// Rows that came without metadata.
+    /// Sessions that came without metadata.
     without_metadata: u32,
     generation: Generation,
     /// Most pools never have any.
@@ -35,15 +36,16 @@ pub struct Pool {
 /// What applying an effect came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// Nothing: there is no row or ticket of the session whose row or ticket it changes.
+    /// Nothing: the session or the ticket that it changes does not exist.
     Missed,
     /// What it says is so now.
     Done,
-    /// The same, and a grant has taken the place of its session's row from before, whose lease had expired.
+    /// The same, and a grant has replaced the session of this id from before, whose lease had
+    /// expired.
     Replaced,
 }
 
-/// What a HEARTBEAT comes to.
+/// The outcome of a HEARTBEAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatOutcome<'a> {
     /// The session holds no seat.
@@ -74,7 +76,7 @@ impl Pool {
         self.seats
     }
 
-    /// Rows, those of expired and not yet reclaimed sessions included.
+    /// Sessions, those that expired and are not yet reclaimed included.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
@@ -84,12 +86,12 @@ impl Pool {
         self.tickets.as_ref().map_or(0, |tickets| tickets.len())
     }
 
-    /// Rows and tickets together: the allocations that freeing the pool takes, about.
+    /// Sessions and tickets together: the allocations that freeing the pool takes, about.
     pub fn sessions_and_tickets(&self) -> usize {
         self.len() + self.tickets()
     }
 
-    /// Whether there is neither a row nor a ticket. Such a pool does not exist as a key.
+    /// Whether there is neither a session nor a ticket. Such a pool does not exist as a key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.tickets() == 0
     }
@@ -159,7 +161,7 @@ impl Pool {
         self.sessions.len() > 0
     }
 
-    /// Whether there is a row of this id, expired or not. O(1).
+    /// Whether there is a session of this id, expired or not. O(1).
     pub fn contains(&self, session: &[u8]) -> bool {
         self.slot_of(session).is_some()
     }
@@ -172,7 +174,7 @@ impl Pool {
             .filter(|session| session.is_live(moment))
     }
 
-    /// All rows, expired ones included, in no particular order.
+    /// All sessions, expired ones included, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.sessions.iter_from(0).map(|(_, session)| session)
     }
@@ -236,7 +238,7 @@ impl Pool {
         grants.chain(joins).chain(seats)
     }
 
-    /// The grant that would make a row like this one of the pool. O(log n).
+    /// The grant that would make a session like this one of the pool. O(log n).
     pub fn grant_of<'a>(&self, session: &'a Session) -> Effect<'a> {
         Effect::Grant(Grant {
             session: session.id(),
@@ -249,7 +251,8 @@ impl Pool {
         })
     }
 
-    /// Visits live sessions from `cursor` on, about `count` of them, and returns the cursor to go on from; 0 starts and ends.
+    /// Visits live sessions from `cursor` on, about `count` of them, and returns the cursor to go
+    /// on from; 0 starts and ends.
     ///
     /// A session that stays from the first call to the last is visited exactly once. A cursor is
     /// good for the value that returned it, wherever that goes; every other value refuses it. Looks
@@ -340,8 +343,8 @@ impl Pool {
         tickets.flat_map(move |tickets| tickets.lost_entries(moment))
     }
 
-    /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease` instead if that is given. O(1), with
-    /// a lease O(log n).
+    /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease`
+    /// instead if that is given. O(1), with a lease O(log n).
     pub fn heartbeat<'a>(
         &self,
         moment: Moment,
@@ -363,7 +366,8 @@ impl Pool {
         })
     }
 
-    /// The ids of up to `limit` sessions whose leases have expired, the earliest deadline first. O(limit).
+    /// The ids of up to `limit` sessions whose leases have expired, the earliest deadline first.
+    /// O(limit).
     pub fn expired(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .iter()
@@ -373,8 +377,8 @@ impl Pool {
             .map(Session::id)
     }
 
-    /// Carries out an effect. Those of a session need its row or ticket, expired or not, unless they give it one, and do nothing
-    /// without. O(1), with leases or tickets O(log n).
+    /// Carries out an effect. Those of a session need it or its ticket, expired or not, unless they
+    /// create it, and do nothing without. O(1), with leases or tickets O(log n).
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         let met = match effect {
             Effect::Grant(grant) | Effect::Import(grant) => return self.grant(grant),
@@ -439,7 +443,7 @@ impl Pool {
         }
     }
 
-    /// Changes a session's row and gives it the lease that `change` returns.
+    /// Changes a session and gives it the lease that `change` returns.
     fn update_session(
         &mut self,
         session: &[u8],
@@ -489,7 +493,8 @@ impl Pool {
 }
 
 impl Lease {
-    /// This lease from `now_ms` on. One whose deadline would leave the range of time stays as it is.
+    /// This lease from `now_ms` on. One whose deadline would leave the range of time stays as it
+    /// is.
     fn renewed(self, now_ms: i64) -> Option<Lease> {
         Some(Lease::starting(now_ms, self.length_ms).unwrap_or(self))
     }
@@ -529,7 +534,8 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// The moment at which time alone undoes what this effect did: the deadline of a lease or a ticket.
+    /// The moment at which time alone undoes what this effect did: the deadline of a lease or a
+    /// ticket.
     pub fn deadline_ms(&self) -> Option<i64> {
         match self {
             Effect::Join(join) => Some(join.ticket.deadline_ms),
@@ -565,8 +571,8 @@ fn entry(slot: u32, lease: Lease) -> Entry<u64> {
     }
 }
 
-/// Milliseconds of unix time in whole seconds, as the scripts' TIME gave them; clamped to what a session stores, which ends
-/// in the year 2106.
+/// Milliseconds of unix time in whole seconds, as the scripts' TIME gave them; clamped to what a
+/// session stores, which ends in the year 2106.
 pub(crate) fn seconds(now_ms: i64) -> u32 {
     let seconds = now_ms.div_euclid(1000);
     u32::try_from(seconds.max(0)).map_or(MAX_SECOND, |seconds| seconds.min(MAX_SECOND))

@@ -1,24 +1,25 @@
-//! Tickets: places in the queue that are kept by polling, and are part of the pool.
+//! Tickets: queue entries that are kept by polling, and are part of the pool.
 
 use crate::entries::{QueueEntries, QueueEntry};
 use crate::figures::Figures;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
 
-/// A place that is kept by polling.
+/// A queue entry that is kept by polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// When its session joined the queue, in milliseconds of unix time.
     pub since_ms: i64,
-    /// How long each poll keeps the place, in milliseconds; never 0.
+    /// How long each poll keeps the position, in milliseconds; never 0.
     pub length_ms: u64,
-    /// Until when it is kept, in milliseconds of unix time: the place is lost from this millisecond on.
+    /// Until when it is kept, in milliseconds of unix time: the position is lost from this
+    /// millisecond on.
     pub deadline_ms: i64,
 }
 
 impl Ticket {
-    /// This ticket valid for `valid_ms` from `now_ms` on, whatever its own length, or `None` if that is 0 or ends beyond the range of
-    /// time.
+    /// This ticket valid for `valid_ms` from `now_ms` on, whatever its own length, or `None` if
+    /// that is 0 or ends beyond the range of time.
     pub fn kept(self, now_ms: i64, valid_ms: u64) -> Option<Ticket> {
         let deadline_ms = now_ms.checked_add_unsigned(valid_ms)?;
         (valid_ms > 0 && deadline_ms < i64::MAX).then_some(Ticket {
@@ -31,21 +32,21 @@ impl Ticket {
 /// The tickets of a pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tickets {
-    places: QueueEntries<Ticket>,
-    /// When they are lost, by slot in `places`.
+    entries: QueueEntries<Ticket>,
+    /// When they are lost, by slot in `entries`.
     deadlines: Order<()>,
 }
 
 impl Tickets {
     /// Tickets, lost ones included.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
     /// Gives `session` this ticket: a new entry, or the one it has.
     pub(crate) fn put(&mut self, session: &[u8], figure: i64, arrival: u64, ticket: Ticket) {
         self.remove(session);
-        let slot = self.places.insert(session, figure, arrival, ticket);
+        let slot = self.entries.insert(session, figure, arrival, ticket);
         self.deadlines.insert(Entry {
             at: ticket.deadline_ms,
             slot,
@@ -54,21 +55,21 @@ impl Tickets {
     }
 
     pub(crate) fn remove(&mut self, session: &[u8]) -> bool {
-        let Some(slot) = self.places.slot_of(session) else {
+        let Some(slot) = self.entries.slot_of(session) else {
             return false;
         };
-        if let Some(place) = self.places.remove(session) {
-            self.deadlines.remove(place.waiting.deadline_ms, slot);
+        if let Some(entry) = self.entries.remove(session) {
+            self.deadlines.remove(entry.waiting.deadline_ms, slot);
         }
         true
     }
 
     pub(crate) fn get(&self, session: &[u8]) -> Option<&QueueEntry<Ticket>> {
-        self.places.get(session)
+        self.entries.get(session)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueueEntry<Ticket>> {
-        self.places.iter()
+        self.entries.iter()
     }
 
     /// Up to `limit` sessions whose tickets are lost.
@@ -77,7 +78,7 @@ impl Tickets {
             .iter()
             .take(limit)
             .take_while(move |entry| moment.has_passed(entry.at))
-            .filter_map(|entry| self.places.at(entry.slot))
+            .filter_map(|entry| self.entries.at(entry.slot))
             .map(QueueEntry::session)
     }
 
@@ -85,33 +86,33 @@ impl Tickets {
     pub(crate) fn lost_entries(&self, moment: Moment) -> impl Iterator<Item = &QueueEntry<Ticket>> {
         let deadlines = self.deadlines.iter();
         let lost = deadlines.take_while(move |entry| moment.has_passed(entry.at));
-        lost.filter_map(|entry| self.places.at(entry.slot))
+        lost.filter_map(|entry| self.entries.at(entry.slot))
     }
 
     /// The ticket that is lost first.
     pub(crate) fn first_lost(&self) -> Option<&QueueEntry<Ticket>> {
-        self.places.at(self.deadlines.first()?.slot)
+        self.entries.at(self.deadlines.first()?.slot)
     }
 
     /// What the session of a ticket states as the limit.
     pub(crate) fn figure(&self, ticket: &QueueEntry<Ticket>) -> i64 {
-        self.places.figure(ticket)
+        self.entries.figure(ticket)
     }
 
     pub(crate) fn figures(&self) -> &Figures {
-        self.places.figures()
+        self.entries.figures()
     }
 
     pub(crate) fn at(&self, slot: u32) -> Option<&QueueEntry<Ticket>> {
-        self.places.at(slot)
+        self.entries.at(slot)
     }
 
     pub(crate) fn restate(&mut self, figure: i64) {
-        self.places.restate(figure);
+        self.entries.restate(figure);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Tickets>() + self.places.memory_bytes() + self.deadlines.memory_bytes()
+        size_of::<Tickets>() + self.entries.memory_bytes() + self.deadlines.memory_bytes()
     }
 }
 
@@ -153,13 +154,13 @@ mod tests {
     fn check(tickets: &Tickets, model: &Model) {
         let listed: Vec<_> = tickets
             .iter()
-            .map(|place| (place.session()[0], place.arrival(), place.waiting))
+            .map(|entry| (entry.session()[0], entry.arrival(), entry.waiting))
             .collect();
         assert_eq!(&listed, model);
         assert_eq!(tickets.len(), model.len());
         let deadlines = || model.iter().map(|(.., ticket)| ticket.deadline_ms);
         assert_eq!(
-            tickets.first_lost().map(|place| place.waiting.deadline_ms),
+            tickets.first_lost().map(|entry| entry.waiting.deadline_ms),
             deadlines().min()
         );
         let floors = [Moment::NO_FLOOR, 30, 61];
@@ -174,7 +175,7 @@ mod tests {
             };
             let mut lost: Vec<_> = tickets.lost(moment, usize::MAX).map(|id| id[0]).collect();
             lost.sort_unstable();
-            let expected = model.iter().filter(|place| !is_valid(place));
+            let expected = model.iter().filter(|entry| !is_valid(entry));
             let mut expected: Vec<_> = expected.map(|(session, ..)| *session).collect();
             expected.sort_unstable();
             assert_eq!(lost, expected, "lost at {moment:?}");
@@ -196,7 +197,7 @@ mod tests {
                     known.map(|known| model.remove(known));
                     continue;
                 };
-                // A poll keeps its place in the order, a new ticket takes one that is free.
+                // A poll keeps its position in the order, a new ticket takes one that is free.
                 let arrival = known.map_or(arrival, |known| model[known].1);
                 if known.is_none() && model.iter().any(|(_, other, _)| *other == arrival) {
                     continue;
@@ -206,8 +207,8 @@ mod tests {
                 tickets.put(&[session], 0, arrival, ticket);
                 model.push((session, arrival, ticket));
                 model.sort_by_key(|(_, arrival, _)| *arrival);
-                let place = tickets.get(&[session]).expect("it has one");
-                prop_assert_eq!((place.arrival(), place.waiting), (arrival, ticket));
+                let entry = tickets.get(&[session]).expect("it has one");
+                prop_assert_eq!((entry.arrival(), entry.waiting), (arrival, ticket));
             }
             check(&tickets, &model);
         }

@@ -4,7 +4,8 @@ use crate::index::Index;
 use crate::order::{Entry, Order};
 use crate::slab::Slab;
 
-/// When to look at which name again: the hints by which pools with leases are found when one expires.
+/// When to check which name again: the deadlines by which pools with leases are found when one
+/// expires.
 ///
 /// Made of the same parts as a pool, so that it, too, grows without a stall.
 #[derive(Debug)]
@@ -25,7 +26,8 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// Has `name` come up at `at_ms`, unless it comes up earlier already. Returns whether that changed anything. O(log n).
+    /// Has `name` come up at `at_ms`, unless it comes up earlier already. Returns whether that
+    /// changed anything. O(log n).
     pub fn note(&mut self, name: &[u8], at_ms: i64) -> bool {
         let names = &self.names;
         let slot = match self.index.find(name, |slot| name_in(names, slot)) {

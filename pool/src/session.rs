@@ -7,19 +7,22 @@ use crate::memory::allocated;
 use crate::metadata::is_empty_object;
 use crate::moment::Moment;
 
-/// Marks the absence of a heartbeat count in its field. No count can reach it: counts start at a caller's number and rise.
+/// Marks the absence of a heartbeat count in its field. No count can reach it: counts start at a
+/// caller's number and rise.
 const NO_COUNT: i64 = i64::MIN;
 
-/// Marks the absence of a timestamp in its field: a second beyond those that a clock is let to state.
+/// Marks the absence of a timestamp in its field: a second beyond those that a clock is let to
+/// state.
 const NO_SECOND: u32 = u32::MAX;
 
-/// Marks the absence of a lease in the deadline's field. [`crate::Lease::starting`] never gives it out.
+/// Marks the absence of a lease in the deadline's field. [`crate::Lease::starting`] never gives it
+/// out.
 const NO_DEADLINE: i64 = i64::MAX;
 
 /// A session in a pool.
 ///
-/// Its id and metadata share one allocation, and absence is a value of the field itself: with a million sessions each byte
-/// here is a megabyte.
+/// Its id and metadata share one allocation, and absence is a value of the field itself: with a
+/// million sessions each byte here is a megabyte.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// The id's length, the id, then the metadata.
@@ -30,7 +33,7 @@ pub struct Session {
     last_heartbeat: u32,
 }
 
-/// In the place of an id's length: that two bytes with the length follow.
+/// Instead of an id's length: that two bytes with the length follow.
 const LONG_ID: u8 = u8::MAX;
 
 impl Session {
@@ -71,7 +74,8 @@ impl Session {
         self.parts().0
     }
 
-    /// The caller's JSON object without the names that the pool keeps itself, if the session has metadata at all.
+    /// The caller's JSON object without the names that the pool keeps itself, if the session has
+    /// metadata at all.
     pub fn metadata(&self) -> Option<&[u8]> {
         let (_, metadata) = self.parts();
         (!metadata.is_empty()).then_some(metadata)
@@ -87,7 +91,8 @@ impl Session {
         (self.last_heartbeat != NO_SECOND).then_some(self.last_heartbeat)
     }
 
-    /// Heartbeats so far; `None` before the first, unless the caller made the count start somewhere.
+    /// Heartbeats so far; `None` before the first, unless the caller made the count start
+    /// somewhere.
     pub fn heartbeat_count(&self) -> Option<i64> {
         (self.heartbeat_count != NO_COUNT).then_some(self.heartbeat_count)
     }
@@ -102,8 +107,8 @@ impl Session {
         !moment.has_passed(self.deadline_ms)
     }
 
-    /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back since, or if none is known: nobody
-    /// loses a seat without evidence.
+    /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back
+    /// since, or if none is known: nobody loses a seat without evidence.
     pub fn silent_seconds(&self, now_ms: i64) -> u64 {
         let Some(heard) = self.last_heartbeat().or(self.acquired_at()) else {
             return 0;
@@ -121,8 +126,8 @@ impl Session {
         self.heartbeat_count = heartbeat_count;
     }
 
-    /// The JSON that the scripts would have stored for this session: the caller's object, then what the pool keeps itself.
-    /// `None` for a session without metadata.
+    /// The JSON that the scripts would have stored for this session: the caller's object, then what
+    /// the pool keeps itself. `None` for a session without metadata.
     pub fn json(&self) -> Option<Vec<u8>> {
         let object = self.metadata()?;
         let mut json = Vec::with_capacity(object.len() + 96);

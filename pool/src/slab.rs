@@ -10,8 +10,9 @@ const WORDS: usize = CHUNK / 64;
 
 /// A store of values in numbered slots.
 ///
-/// A value keeps its slot for as long as it stays, which is what makes a cursor over the slots exact. Growing adds a chunk and
-/// never moves the others; a chunk that empties gives its memory back.
+/// A value keeps its slot for as long as it stays, which is what makes a cursor over the slots
+/// exact. Growing adds a chunk and never moves the others; a chunk that empties gives its memory
+/// back.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     chunks: Vec<Chunk<T>>,

@@ -31,7 +31,8 @@ fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
     pool
 }
 
-/// Adds tickets that arrive in the opposite order of their names, every third of which is lost by [`JOINED_MS`].
+/// Adds tickets that arrive in the opposite order of their names, every third of which is lost by
+/// [`JOINED_MS`].
 fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
     for number in 0..tickets {
         let session = format!("waiter-{number}");
@@ -61,7 +62,8 @@ fn tickets_of(pool: &Pool) -> Vec<String> {
         .collect()
 }
 
-/// Cuts the blob at each byte, flips each of its bits, and adds a byte: whatever is still accepted must be a sound pool.
+/// Cuts the blob at each byte, flips each of its bits, and adds a byte: whatever is still accepted
+/// must be a sound pool.
 fn damage_each_byte(blobs: &[Vec<u8>], blob: usize) {
     for byte in 0..blobs[blob].len() {
         let mut cut = blobs.to_vec();
@@ -131,7 +133,7 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
         bytes
     };
     let zigzag = |value: i64| varint(((value << 1) ^ (value >> 63)) as u64 as u128);
-    let row = |session: &[u8], arrival: u128, length_ms: u128, deadline_ms: i64| {
+    let entry = |session: &[u8], arrival: u128, length_ms: u128, deadline_ms: i64| {
         let length = varint(session.len() as u128);
         let fields = [
             varint(arrival),
@@ -144,49 +146,57 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
         [&length, session, &fields.concat()].concat()
     };
     let refused =
-        |rows: &[Vec<u8>]| decode(&[vec![1, 0, 0, rows.len() as u8], rows.concat()]).err();
+        |entries: &[Vec<u8>]| decode(&[vec![1, 0, 0, entries.len() as u8], entries.concat()]).err();
     let last = u128::from(MAX_ARRIVAL);
     let longest_ms = i64::MAX as u128;
-    let sound = row(b"a", last - 1, longest_ms, i64::MAX - 1);
+    let sound = entry(b"a", last - 1, longest_ms, i64::MAX - 1);
     assert_eq!(refused(std::slice::from_ref(&sound)), None);
-    assert_eq!(refused(&[row(b"a", 0, 1, i64::MIN)]), None);
+    assert_eq!(refused(&[entry(b"a", 0, 1, i64::MIN)]), None);
     assert_eq!(
-        refused(&[sound.clone(), row(b"a", 1, 1, 1)]),
+        refused(&[sound.clone(), entry(b"a", 1, 1, 1)]),
         Some(DecodeError::BadTicket)
     );
     assert_eq!(
-        refused(&[row(b"", 1, 1, 1)]),
+        refused(&[entry(b"", 1, 1, 1)]),
         Some(DecodeError::BadSessionId)
     );
     let longest = vec![b'x'; usize::from(u16::MAX)];
-    assert_eq!(refused(&[row(&longest, 1, 1, 1)]), None);
+    assert_eq!(refused(&[entry(&longest, 1, 1, 1)]), None);
     let too_long = vec![b'x'; usize::from(u16::MAX) + 1];
     assert_eq!(
-        refused(&[row(&too_long, 1, 1, 1)]),
+        refused(&[entry(&too_long, 1, 1, 1)]),
         Some(DecodeError::BadSessionId)
     );
     assert_eq!(
-        refused(&[row(b"a", last, 1, 1)]),
+        refused(&[entry(b"a", last, 1, 1)]),
         Some(DecodeError::BadTicket)
     );
-    let heavy = [&row(b"a", 1, 1, 1)[..row(b"a", 1, 1, 1).len() - 1], &[2]].concat();
+    let heavy = [
+        &entry(b"a", 1, 1, 1)[..entry(b"a", 1, 1, 1).len() - 1],
+        &[2],
+    ]
+    .concat();
     assert_eq!(refused(&[heavy]), Some(DecodeError::BadTicket));
-    // Effects state a length as a signed number, and what no effect can state no replica would follow.
+    // Effects state a length as a signed number, and what no effect can state no replica would
+    // follow.
     assert_eq!(
-        refused(&[row(b"a", 1, longest_ms + 1, 1)]),
+        refused(&[entry(b"a", 1, longest_ms + 1, 1)]),
         Some(DecodeError::BadTicket)
     );
     assert_eq!(
-        refused(&[row(b"a", u64::MAX as u128, 1, 1)]),
+        refused(&[entry(b"a", u64::MAX as u128, 1, 1)]),
         Some(DecodeError::BadTicket)
     );
     assert_eq!(
-        refused(&[row(b"a", 1 << 64, 1, 1)]),
+        refused(&[entry(b"a", 1 << 64, 1, 1)]),
         Some(DecodeError::Malformed)
     );
-    assert_eq!(refused(&[row(b"a", 1, 0, 1)]), Some(DecodeError::BadTicket));
     assert_eq!(
-        refused(&[row(b"a", 1, 1, i64::MAX)]),
+        refused(&[entry(b"a", 1, 0, 1)]),
+        Some(DecodeError::BadTicket)
+    );
+    assert_eq!(
+        refused(&[entry(b"a", 1, 1, i64::MAX)]),
         Some(DecodeError::BadTicket)
     );
     // More or fewer than the header announced, up to the largest count that it can state.
@@ -197,7 +207,7 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
     );
     let huge = [&[1, 0, 0][..], &[0xff; 9], &[1]].concat();
     assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfEntries));
-    let two = [sound.clone(), row(b"b", 1, 1, 1)].concat();
+    let two = [sound.clone(), entry(b"b", 1, 1, 1)].concat();
     let surplus = decode(&[vec![1, 0, 0, 1], two]).err();
     assert_eq!(surplus, Some(DecodeError::WrongNumberOfEntries));
 }
@@ -205,8 +215,8 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
 #[test]
 fn two_tickets_of_one_arrival_are_read_as_a_queue_of_two() {
     // Only a made-up payload has them; which of the two is first does not matter.
-    let rows = b"\x01a\x05\x00\x01\x02\x08\x01\x01b\x05\x00\x01\x02\x08\x01";
-    let pool = decode(&[vec![1, 0, 0, 2], rows.to_vec()]).expect("it decodes");
+    let entries = b"\x01a\x05\x00\x01\x02\x08\x01\x01b\x05\x00\x01\x02\x08\x01";
+    let pool = decode(&[vec![1, 0, 0, 2], entries.to_vec()]).expect("it decodes");
     exercise(&pool);
     let nobody = BlockedQueue::<()>::new();
     assert_eq!(Queue::new(&pool, &nobody, Moment::at(0), 0).waiting(), 2);
@@ -260,7 +270,7 @@ fn what_no_pool_can_hold_is_refused_by_name() {
     assert_eq!(with_header(&huge), Some(DecodeError::WrongNumberOfEntries));
 
     let header_of = |sessions: u8| vec![1, 0, sessions, 0];
-    let row = |id: &[u8], metadata: &[u8], rest: &[u8]| {
+    let entry = |id: &[u8], metadata: &[u8], rest: &[u8]| {
         [
             &[id.len() as u8],
             id,
@@ -271,14 +281,15 @@ fn what_no_pool_can_hold_is_refused_by_name() {
         .concat()
     };
     let plain = [0, 0, 0, 0];
-    let refused = |rows: &[Vec<u8>]| decode(&[header_of(rows.len() as u8), rows.concat()]).err();
-    assert_eq!(refused(&[row(b"a", b"{}", &plain)]), None);
+    let refused =
+        |entries: &[Vec<u8>]| decode(&[header_of(entries.len() as u8), entries.concat()]).err();
+    assert_eq!(refused(&[entry(b"a", b"{}", &plain)]), None);
     assert_eq!(
-        refused(&[row(b"a", b"{}", &plain), row(b"a", b"{}", &plain)]),
+        refused(&[entry(b"a", b"{}", &plain), entry(b"a", b"{}", &plain)]),
         Some(DecodeError::DuplicateSession)
     );
     assert_eq!(
-        refused(&[row(b"", b"{}", &plain)]),
+        refused(&[entry(b"", b"{}", &plain)]),
         Some(DecodeError::BadSessionId)
     );
     for metadata in [
@@ -289,27 +300,27 @@ fn what_no_pool_can_hold_is_refused_by_name() {
         r#"{"acquired_at":1}"#,
         r#"{"heartbeat_count":1}"#,
     ] {
-        let error = refused(&[row(b"a", metadata.as_bytes(), &plain)]);
+        let error = refused(&[entry(b"a", metadata.as_bytes(), &plain)]);
         assert_eq!(error, Some(DecodeError::BadMetadata), "{metadata}");
     }
     let too_long = [&[0, 0, 0, 1][..], &[0x80; 9], &[1, 0]].concat();
     assert_eq!(
-        refused(&[row(b"a", b"{}", &too_long)]),
+        refused(&[entry(b"a", b"{}", &too_long)]),
         Some(DecodeError::BadLease)
     );
     let no_length = [0, 0, 0, 1, 0, 0];
     assert_eq!(
-        refused(&[row(b"a", b"{}", &no_length)]),
+        refused(&[entry(b"a", b"{}", &no_length)]),
         Some(DecodeError::BadLease)
     );
     let last_deadline = [&[0, 0, 0, 1, 1, 0xfe][..], &[0xff; 8], &[1]].concat();
     assert_eq!(
-        refused(&[row(b"a", b"{}", &last_deadline)]),
+        refused(&[entry(b"a", b"{}", &last_deadline)]),
         Some(DecodeError::BadLease)
     );
     let no_count = [&[0, 0, 1, 0xff][..], &[0xff; 8], &[1, 0]].concat();
     assert_eq!(
-        refused(&[row(b"a", b"{}", &no_count)]),
+        refused(&[entry(b"a", b"{}", &no_count)]),
         Some(DecodeError::Malformed)
     );
 }

@@ -1,8 +1,9 @@
 //! Millions of made-up inputs for whatever reads what others wrote: pools, metadata, effects.
 //!
-//! Each input is a mutation of one in `corpus/`, or of one that was made from those and accepted. `SEAT_TEST_SEED` repeats a run,
-//! and a failure prints the input. An input that ever failed belongs into the corpus, which is also replayed as it is.
-//! `SEAT_TRUST=full` tries a hundred times as many; the numbers that it prints are what was tried.
+//! Each input is a mutation of one in `corpus/`, or of one that was made from those and accepted.
+//! `SEAT_TEST_SEED` repeats a run, and a failure prints the input. An input that ever failed
+//! belongs into the corpus, which is also replayed as it is. `SEAT_TRUST=full` tries a hundred
+//! times as many; the numbers that it prints are what was tried.
 
 mod common;
 
@@ -81,7 +82,8 @@ fn corpus(part: &str) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// A pool's blobs as a file of the corpus has them: a line of hexadecimal digits each, after lines that begin with `#`.
+/// A pool's blobs as a file of the corpus has them: a line of hexadecimal digits each, after lines
+/// that begin with `#`.
 fn blobs_of(file: &[u8]) -> Vec<Vec<u8>> {
     let text = str::from_utf8(file).expect("a file of text");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -132,7 +134,7 @@ fn mutate(random: &mut Rng, bytes: &mut Vec<u8>, others: &[u8], dictionary: &[&[
     }
 }
 
-/// Numbers at the ends of their ranges, and the beginnings of rows.
+/// Numbers at the ends of their ranges, and the beginnings of entries.
 const POOL_WORDS: [&[u8]; 9] = [
     &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
     &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
@@ -159,7 +161,8 @@ fn check_pool(pool: &Pool) {
     );
 }
 
-/// All that a pool holds, as the effects that would make it; sessions in any order, tickets in theirs.
+/// All that a pool holds, as the effects that would make it; sessions in any order, tickets in
+/// theirs.
 fn contents(pool: &Pool) -> (i64, Vec<String>, Vec<String>) {
     let sessions = pool
         .iter()
@@ -253,7 +256,8 @@ fn whatever_a_pool_is_read_from_it_is_sound_or_refused() {
     }
 }
 
-/// Keeps an accepted input as a start, in the place of an older one when there are enough; the corpus itself stays.
+/// Keeps an accepted input as a start, instead of an older one when there are enough; the corpus
+/// itself stays.
 fn keep<T>(random: &mut Rng, starts: &mut Vec<T>, first: usize, input: T) {
     if starts.len() < first + KEPT {
         starts.push(input);

@@ -1,7 +1,9 @@
-//! The pool against a model that is too simple to be wrong: a list of sessions, searched from end to end.
+//! The pool against a model that is too simple to be wrong: a list of sessions, searched from end
+//! to end.
 //!
-//! Random histories of all commands, with jumps of the clock in both directions. After each step the pool must answer as the model
-//! does; a second pool that only ever saw the effects, and a third that went through the encoding, must be its equals.
+//! Random histories of all commands, with jumps of the clock in both directions. After each step
+//! the pool must answer as the model does; a second pool that only ever saw the effects, and a
+//! third that went through the encoding, must be its equals.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -79,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Row {
+struct ModelSession {
     /// The caller's object as far as it is the caller's, if there is any.
     metadata: Option<&'static str>,
     acquired_at: Option<i64>,
@@ -88,7 +90,7 @@ struct Row {
     lease: Option<Lease>,
 }
 
-impl Row {
+impl ModelSession {
     fn is_live(&self, moment: Moment) -> bool {
         let Moment {
             now_ms, floor_ms, ..
@@ -117,7 +119,7 @@ struct World {
     moment: Moment,
     pool: Pool,
     follower: Pool,
-    rows: BTreeMap<Vec<u8>, Row>,
+    sessions: BTreeMap<Vec<u8>, ModelSession>,
     seats: i64,
     /// What the last effect of the machine came to.
     applied: Option<Applied>,
@@ -187,7 +189,7 @@ fn id_bytes(id: u8) -> Vec<u8> {
     [id, 0, 0xff, b'\n'].repeat(usize::from(id) + 1)
 }
 
-/// What changing a row comes to, where there is one or not.
+/// What changing a session comes to, where there is one or not.
 fn changing(is_there: bool) -> Applied {
     if is_there {
         Applied::Done
@@ -202,7 +204,7 @@ impl World {
             moment: Moment::at(1_700_000_000_000),
             pool: Pool::new(0),
             follower: Pool::new(0),
-            rows: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             seats: 0,
             applied: None,
             blocked: BlockedQueue::new(),
@@ -215,14 +217,14 @@ impl World {
         applied
     }
 
-    /// Gives a session a row, in the place of its expired one if it has such.
-    fn commit_row(&mut self, effect: Effect<'_>, id: Vec<u8>, row: Row) {
+    /// Adds a session, or replaces an expired one of the same id.
+    fn commit_session(&mut self, effect: Effect<'_>, id: Vec<u8>, session: ModelSession) {
         let applied = self.apply(&effect);
-        self.note_row(applied, id, row);
+        self.note_session(applied, id, session);
     }
 
-    fn note_row(&mut self, applied: Applied, id: Vec<u8>, row: Row) {
-        let expected = match self.rows.insert(id, row) {
+    fn note_session(&mut self, applied: Applied, id: Vec<u8>, session: ModelSession) {
+        let expected = match self.sessions.insert(id, session) {
             Some(_) => Applied::Replaced,
             None => Applied::Done,
         };
@@ -230,12 +232,17 @@ impl World {
     }
 
     fn used(&self) -> usize {
-        let live = self.rows.values().filter(|row| row.is_live(self.moment));
+        let live = self
+            .sessions
+            .values()
+            .filter(|session| session.is_live(self.moment));
         live.count()
     }
 
-    fn live(&self, id: &[u8]) -> Option<&Row> {
-        self.rows.get(id).filter(|row| row.is_live(self.moment))
+    fn live(&self, id: &[u8]) -> Option<&ModelSession> {
+        self.sessions
+            .get(id)
+            .filter(|session| session.is_live(self.moment))
     }
 
     fn take(&mut self, step: Step) {
@@ -277,8 +284,10 @@ impl World {
                     Acquired::Granted(_) => {}
                     Acquired::AlreadyActive(_) => {
                         assert_eq!(applied, lease.map(|_| Applied::Done));
-                        if let Some(row) = self.rows.get_mut(&id).filter(|_| lease.is_some()) {
-                            row.lease = lease;
+                        if let Some(session) =
+                            self.sessions.get_mut(&id).filter(|_| lease.is_some())
+                        {
+                            session.lease = lease;
                         }
                         return;
                     }
@@ -289,14 +298,14 @@ impl World {
                 }
                 self.seats = seats;
                 let seconds = now_ms / 1000;
-                let row = Row {
+                let session = ModelSession {
                     metadata: Some(metadata),
                     acquired_at: Some(seconds),
                     last_heartbeat: Some(seconds),
                     count,
                     lease,
                 };
-                self.note_row(applied.expect("a grant"), id, row);
+                self.note_session(applied.expect("a grant"), id, session);
                 assert!(
                     (self.pool.used(moment) as i64) <= seats,
                     "granted above the limit"
@@ -307,27 +316,27 @@ impl World {
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
                 let decision = Machine::new(self, moment).heartbeat(&id, lease);
                 let applied = self.applied.take();
-                let Some(mut row) = self.live(&id).cloned() else {
+                let Some(mut session) = self.live(&id).cloned() else {
                     assert_eq!(decision, HeartbeatOutcome::NotActive);
                     return;
                 };
-                if row.metadata.is_none() {
+                if session.metadata.is_none() {
                     assert_eq!(decision, HeartbeatOutcome::NoMetadata);
                     return;
                 }
                 let HeartbeatOutcome::Updated(heartbeat) = decision else {
                     panic!("{decision:?} for a live session");
                 };
-                row.count = Some(row.count.unwrap_or(0) + 1);
-                row.last_heartbeat = Some(now_ms / 1000);
-                let own = row.lease.map(|lease| Lease {
+                session.count = Some(session.count.unwrap_or(0) + 1);
+                session.last_heartbeat = Some(now_ms / 1000);
+                let own = session.lease.map(|lease| Lease {
                     deadline_ms: now_ms + lease.length_ms as i64,
                     ..lease
                 });
-                row.lease = lease.or(own);
-                assert_eq!(Some(heartbeat.heartbeat_count), row.count);
+                session.lease = lease.or(own);
+                assert_eq!(Some(heartbeat.heartbeat_count), session.count);
                 assert_eq!(applied, Some(Applied::Done));
-                self.rows.insert(id, row);
+                self.sessions.insert(id, session);
             }
             Step::Renew { id, lease_ms } => {
                 let id = id_bytes(id);
@@ -336,15 +345,15 @@ impl World {
                     session: &id,
                     lease,
                 });
-                assert_eq!(applied, changing(self.rows.contains_key(&id)));
-                if let Some(row) = self.rows.get_mut(&id) {
-                    row.lease = Some(lease);
+                assert_eq!(applied, changing(self.sessions.contains_key(&id)));
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.lease = Some(lease);
                 }
             }
             Step::Free { id, why } => {
                 let id = id_bytes(id);
                 let applied = self.apply(&Effect::freeing(&id, why));
-                assert_eq!(applied, changing(self.rows.remove(&id).is_some()));
+                assert_eq!(applied, changing(self.sessions.remove(&id).is_some()));
             }
             Step::Import { id, json } => {
                 let id = id_bytes(id);
@@ -354,14 +363,14 @@ impl World {
                 let Some(effect) = effect else { return };
                 let known: serde_json::Value = serde_json::from_str(json.unwrap_or("{}")).unwrap();
                 let heard = known["last_heartbeat"].as_i64();
-                let row = Row {
+                let session = ModelSession {
                     metadata: json,
                     acquired_at: known["acquired_at"].as_i64(),
                     last_heartbeat: heard.or(json.is_none().then_some(now_ms / 1000)),
                     count: known["heartbeat_count"].as_i64(),
                     lease: None,
                 };
-                self.commit_row(effect, id.clone(), row);
+                self.commit_session(effect, id.clone(), session);
             }
             Step::ClockMoves { by_ms } => self.moment.now_ms += by_ms,
             Step::FloorMoves { by_ms } => self.moment.floor_ms = now_ms + by_ms,
@@ -372,14 +381,17 @@ impl World {
                     .map(<[u8]>::to_vec)
                     .collect();
                 let all = self
-                    .rows
+                    .sessions
                     .values()
-                    .filter(|row| !row.is_live(moment))
+                    .filter(|session| !session.is_live(moment))
                     .count();
                 assert_eq!(expired.len(), all.min(limit));
                 for id in expired {
-                    let row = self.rows.remove(&id).expect("only rows are reclaimed");
-                    assert!(!row.is_live(moment), "a live session was reclaimed");
+                    let session = self
+                        .sessions
+                        .remove(&id)
+                        .expect("only known sessions are reclaimed");
+                    assert!(!session.is_live(moment), "a live session was reclaimed");
                     self.apply(&Effect::freeing(&id, Freed::Expired));
                 }
             }
@@ -390,9 +402,12 @@ impl World {
         let moment = self.moment;
         let now_ms = moment.now_ms;
         assert_eq!(self.pool.used(moment), self.used(), "used");
-        assert_eq!(self.pool.len(), self.rows.len(), "rows");
-        let live = self.rows.values().filter(|row| row.is_live(moment));
-        let with_metadata = live.filter(|row| row.metadata.is_some()).count();
+        assert_eq!(self.pool.len(), self.sessions.len(), "sessions");
+        let live = self
+            .sessions
+            .values()
+            .filter(|session| session.is_live(moment));
+        let with_metadata = live.filter(|session| session.metadata.is_some()).count();
         assert_eq!(
             self.pool.with_metadata(moment),
             with_metadata,
@@ -400,7 +415,7 @@ impl World {
         );
         assert_eq!(self.pool.seats(), self.seats, "seats");
         let deadlines = || {
-            let leases = self.rows.values().filter_map(|row| row.lease);
+            let leases = self.sessions.values().filter_map(|session| session.lease);
             leases.map(|lease| lease.deadline_ms.max(moment.floor_ms))
         };
         let leased = deadlines().filter(|&deadline| deadline > now_ms).count();
@@ -418,11 +433,15 @@ impl World {
                 let json = session.json()?;
                 Some(serde_json::from_slice::<serde_json::Value>(&json).expect("JSON comes out"))
             });
-            assert_eq!(json, self.live(&id).map(Row::json), "the JSON of {id:?}");
+            assert_eq!(
+                json,
+                self.live(&id).map(ModelSession::json),
+                "the JSON of {id:?}"
+            );
             let lease = session.and_then(|session| self.pool.lease_of(session));
             assert_eq!(
                 lease,
-                self.live(&id).and_then(|row| row.lease),
+                self.live(&id).and_then(|session| session.lease),
                 "the lease of {id:?}"
             );
         }

@@ -269,7 +269,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 struct Model {
     seats: i64,
-    rows: BTreeMap<usize, Option<Lease>>,
+    sessions: BTreeMap<usize, Option<Lease>>,
     queue: Vec<Entry>,
     /// Seats that are taken elsewhere by nobody of these sessions.
     elsewhere: u64,
@@ -279,11 +279,11 @@ struct Model {
 
 impl Model {
     fn exists(&self) -> bool {
-        !self.rows.is_empty() || self.queue.iter().any(|entry| entry.ticket.is_some())
+        !self.sessions.is_empty() || self.queue.iter().any(|entry| entry.ticket.is_some())
     }
 
     fn is_live(&self, now: Moment, id: usize) -> bool {
-        self.rows.get(&id).is_some_and(|lease| {
+        self.sessions.get(&id).is_some_and(|lease| {
             lease.is_none_or(|lease| now.now_ms < lease.deadline_ms.max(now.floor_ms))
         })
     }
@@ -293,7 +293,11 @@ impl Model {
     }
 
     fn next_deadline_ms(&self, now: Moment) -> Option<i64> {
-        let leases = self.rows.values().flatten().map(|lease| lease.deadline_ms);
+        let leases = self
+            .sessions
+            .values()
+            .flatten()
+            .map(|lease| lease.deadline_ms);
         let tickets = self.queue.iter().filter_map(|entry| entry.ticket);
         let deadlines = leases.chain(tickets.map(|(ticket, _)| ticket.deadline_ms));
         let effective = deadlines.map(|deadline_ms| deadline_ms.max(now.floor_ms));
@@ -367,7 +371,7 @@ impl Model {
             model.drop_client(next);
             if !model.is_live(now, next) && !model.holds_elsewhere(now, next) {
                 model.drop_ticket(next);
-                model.rows.insert(next, None);
+                model.sessions.insert(next, None);
             }
         }
         model.next_turn_ahead_of(now, arrival).is_none()
@@ -435,18 +439,19 @@ impl Model {
         match effect {
             Effect::Grant(grant) | Effect::Import(grant) => {
                 let id = id_of(grant.session);
-                self.rows.insert(id, grant.lease);
+                self.sessions.insert(id, grant.lease);
                 self.drop_ticket(id);
                 self.seats = grant.seats;
             }
             Effect::Renew { session, lease } => {
-                self.rows.insert(id_of(session), Some(*lease));
+                self.sessions.insert(id_of(session), Some(*lease));
             }
             Effect::Heartbeat(heartbeat) => {
-                self.rows.insert(id_of(heartbeat.session), heartbeat.lease);
+                self.sessions
+                    .insert(id_of(heartbeat.session), heartbeat.lease);
             }
             Effect::Free { session, .. } => {
-                self.rows.remove(&id_of(session));
+                self.sessions.remove(&id_of(session));
             }
             Effect::Join(join) => {
                 let entry = self.entry_at(id_of(join.session), join.arrival);
@@ -463,11 +468,11 @@ impl Model {
         }
     }
 
-    /// The value of `other` comes to this name: its rows and tickets, while the clients stay.
+    /// The value of `other` comes to this name: its sessions and tickets, while the clients stay.
     fn take_value(&mut self, other: &Model) {
         let clients: Vec<Entry> = self.queue.drain(..).collect();
         self.seats = other.seats;
-        self.rows = other.rows.clone();
+        self.sessions = other.sessions.clone();
         self.queue = other.queue.clone();
         for entry in &mut self.queue {
             entry.client = None;
@@ -555,7 +560,7 @@ struct Caller {
     known: Option<(u64, i64)>,
     /// What it is to state if it joins the queue: its own figure, or the one that it has stated.
     figure: i64,
-    /// Whether it has its place in the queue by now.
+    /// Whether it is in the queue by now.
     has_joined: bool,
 }
 
@@ -579,7 +584,7 @@ struct Key<'a> {
     granted: Option<(usize, bool)>,
     /// The client of the call at hand, once it is blocked.
     blocking: Option<u32>,
-    /// The client whose place that one takes, until it is told so.
+    /// The client that this one replaces, until that has its answer.
     replaced: Option<Client>,
     /// Whether anything was changed or told.
     is_touched: bool,
@@ -866,7 +871,7 @@ impl Key<'_> {
     fn cleanup(&mut self) {
         self.open();
         let now = self.shared.now;
-        let expired = self.name.model.rows.len() - self.name.model.used(now);
+        let expired = self.name.model.sessions.len() - self.name.model.used(now);
         assert_eq!(self.machine().cleanup(None), expired);
         self.is_served();
     }
@@ -1017,7 +1022,7 @@ impl Key<'_> {
         }
     }
 
-    /// A pool with neither rows nor tickets does not exist, and its limit is forgotten with it.
+    /// A pool with neither sessions nor tickets does not exist, and its limit is forgotten with it.
     fn close(self) {
         if self.name.pool.as_ref().is_some_and(Pool::is_empty) {
             self.name.pool = None;
@@ -1250,7 +1255,7 @@ impl Name {
         assert_eq!(self.pool.is_some(), model.exists(), "the key exists");
         let pool = self.pool();
         assert_eq!(pool.seats(), model.seats, "seats");
-        assert_eq!(pool.len(), model.rows.len(), "rows");
+        assert_eq!(pool.len(), model.sessions.len(), "sessions");
         assert_eq!(pool.used(now), model.used(now), "used");
         let tickets = model.queue.iter().filter_map(|entry| entry.ticket);
         assert_eq!(pool.tickets(), tickets.count(), "tickets");
@@ -1279,7 +1284,11 @@ impl Name {
             let idle = model.next_turn(now);
             assert_eq!(idle, None, "a seat is idle while it is this client's turn");
         }
-        assert_eq!(model.rows.len(), model.used(now), "expired, not reclaimed");
+        assert_eq!(
+            model.sessions.len(),
+            model.used(now),
+            "expired, not reclaimed"
+        );
         let has_lost = |entry: &&Entry| entry.ticket.is_some() && !entry.has_valid_ticket(now);
         let lost = model.queue.iter().find(has_lost);
         assert!(
@@ -1918,7 +1927,7 @@ fn a_client_gone_at_its_grant_gives_the_seat_to_the_next() {
     world.does(Step::Release(0, A));
     assert_eq!((world.used(), world.told(carol)), (1, None));
     world.does(Step::Tick);
-    // Bob asked for a ticket as well, so his place is kept, and with it the seat.
+    // Bob asked for a ticket as well, so his position is kept, and with it the seat.
     assert_eq!(
         (world.used(), world.position(BOB), world.told(carol)),
         (0, Some(1), None)
@@ -2080,7 +2089,7 @@ fn a_client_whose_session_holds_a_seat_is_never_granted_another() {
     for id in [BOB, CAROL, DAVE] {
         world.take(Step::Acquire(1, call(id, 3)));
     }
-    // More than one step tells of, so the last is found when it is its turn.
+    // More than one step answers, so the last is found when it is its turn.
     world.does(Step::RenameFrom(1));
     world.does(Step::Tick);
     let told = clients.map(|number| world.told(number));

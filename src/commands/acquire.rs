@@ -1,4 +1,5 @@
-//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds] [QUEUE milliseconds] [BLOCK milliseconds]`
+//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds]
+//! [QUEUE milliseconds] [BLOCK milliseconds]`
 
 use redis_module::raw;
 use seat_pool::{AcquireRequest, Acquired, Conditions, Metadata, Refusal};

@@ -16,7 +16,7 @@ pub(crate) const SINCE: &CStr = c"0.1.0";
 
 /// A command of the module.
 pub(crate) trait Command {
-    /// What the server is told of it.
+    /// What it is registered with.
     const SPEC: Spec;
 
     /// Answers one call. Either it replies in full and returns `Ok`, or it has not replied at all.

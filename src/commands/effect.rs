@@ -49,7 +49,8 @@ impl Command for Effect {
             migration::forget_invalid(key.database, key.name.bytes());
         }
         drop(key);
-        // Somebody pipes effects into a primary by hand: whoever waits there is served by the timer.
+        // Somebody pipes effects into a primary by hand: whoever waits there is served by the
+        // timer.
         queue::schedule_check(ctx, call.key()?.bytes());
         ctx.reply_integer(1);
         Ok(())

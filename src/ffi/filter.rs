@@ -45,7 +45,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// Puts `text` in the place of the first argument, the command's name.
+    /// Puts `text` instead of the first argument, the command's name.
     pub(crate) fn rename(&mut self, text: &OwnedStr) {
         let name = text.get().as_ptr();
         // SAFETY: the string is valid; the server gives up one reference to it later, which is

@@ -96,7 +96,7 @@ impl Ctx<'_> {
         keys.map(|key| self.kind_of(key))
     }
 
-    /// Removes a key that exists, here and on whoever follows, as UNLINK does, but tells of it only
+    /// Removes a key that exists, here and on whoever follows, as UNLINK does, but reports it only
     /// by [`Ctx::tell_gone`].
     pub(crate) fn unlink(self, key: Str<'_>) {
         self.with_key(key, Mode::Tend, |handle| {

@@ -1,4 +1,4 @@
-//! What the server tells of itself.
+//! What the server reports about itself.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ pub(crate) enum ServerEvent {
     Demoted,
     /// A database was emptied, or all if it is -1.
     Flushed(c_int),
-    /// Two databases have changed places.
+    /// Two databases have been swapped.
     DatabasesSwapped(c_int, c_int),
     /// A turn of its cron, of which there are so many a second.
     Cron(c_int),
@@ -24,7 +24,7 @@ pub(crate) enum ServerEvent {
     Loaded,
     /// A data set is about to be loaded while another is shown (7.0 and later).
     SecondLoadBegun,
-    /// It takes the place of the one that was shown.
+    /// It replaces the one that was shown.
     SecondLoadCompleted,
     /// It goes.
     SecondLoadAborted,

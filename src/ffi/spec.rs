@@ -1,4 +1,5 @@
-//! Commands as the server is told of them: name, flags, keys, documentation and ACL categories.
+//! Commands as they are registered with the server: name, flags, keys, documentation and ACL
+//! categories.
 
 use std::ffi::{CStr, CString, c_int};
 use std::ptr;
@@ -116,7 +117,7 @@ impl Argument {
     }
 }
 
-/// What the server is told of a command.
+/// What a command is registered with.
 pub(crate) struct Spec {
     pub(crate) name: &'static CStr,
     pub(crate) summary: &'static CStr,

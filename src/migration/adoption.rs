@@ -1,4 +1,4 @@
-//! Sessions between the legacy keys and the pool: taking them over, and giving them back.
+//! Sessions between the legacy keys and the pool: adopting them, and giving them back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Caller {
     }
 }
 
-/// What taking over and giving back need to do with the legacy keys.
+/// What adopting and giving back need to do with the legacy keys.
 const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE;
 
 /// How often one command looks at the legacy keys, at most: whoever hears of the entries that go
@@ -237,10 +237,10 @@ pub(super) fn check_types(ctx: Ctx<'_>, sessions: Str<'_>, metadata: Str<'_>) ->
     Ok(())
 }
 
-/// Takes over the sessions of a SET and the metadata of a HASH, deletes both, and returns how many
+/// Adopts the sessions of a SET and the metadata of a HASH, deletes both, and returns how many
 /// sessions that were. A key that is not of its type is left alone. All or nothing: an error has
 /// changed nothing. O(n).
-pub(super) fn take_over(
+pub(super) fn adopt_keys(
     key: &mut PoolKey<'_>,
     sessions: Str<'_>,
     metadata: Str<'_>,

@@ -2,7 +2,7 @@
 
 use redis_module::raw;
 
-use super::adoption::{check_types, open_as_known, take_over};
+use super::adoption::{adopt_keys, check_types, open_as_known};
 use crate::commands::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
@@ -38,11 +38,11 @@ impl Command for Import {
         let ctx = call.ctx;
         let (sessions, metadata) = (call.arg(2)?, call.arg(3)?);
 
-        // What the settings would take over by themselves is left for the next command: this one
+        // What the settings would adopt by themselves is left for the next command: this one
         // grants nothing.
         let mut key = open_as_known(ctx, call.key()?, call.moment, PoolKey::write)?;
         check_types(ctx, sessions, metadata)?;
-        let imported = take_over(&mut key, sessions, metadata)?;
+        let imported = adopt_keys(&mut key, sessions, metadata)?;
         ctx.reply_integer(imported as i64);
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Which of the legacy keys may exist: a hint, so that a command whose pool has none pays nothing
+//! Which of the legacy keys may exist: a list, so that a command whose pool has none pays nothing
 //! to find that out.
 //!
-//! Keyspace events tell of each such key that comes to be. What was there before is found by one
+//! A keyspace event adds each such key that comes to be. What was there before is found by one
 //! walk through all keys, in small steps; until it is over, every command looks for itself. So the
-//! hint misses none that is there. It may name keys that were moved or flushed away without an
+//! list misses none that is there. It may name keys that were moved or flushed away without an
 //! event.
 
 use std::cell::RefCell;
@@ -143,7 +143,7 @@ fn note_loaded(database: c_int, pool: &[u8]) {
 /// Notes that all entries in the keys of this pool are invalid.
 pub(super) fn note_invalid(database: c_int, pool: &[u8], invalid: KnownInvalid) {
     update(|state| {
-        // Without events nobody would tell of the entries that come.
+        // Without events nobody would report the entries that come.
         if state.is_subscribed {
             let pools = state.known.shown.pools.entry(database).or_default();
             pools.insert(pool.into(), Some(invalid));
@@ -162,7 +162,7 @@ pub(crate) fn forget_invalid(database: c_int, pool: &[u8]) {
     });
 }
 
-/// What [`note_invalid`] has noted, if no event has told of a change since.
+/// What [`note_invalid`] has noted, if no event has reported a change since.
 pub(super) fn known_invalid(database: c_int, pool: &[u8]) -> Option<KnownInvalid> {
     STATE.with_borrow(|state| state.known.shown.pools.get(&database)?.get(pool)?.clone())
 }
@@ -309,7 +309,7 @@ fn on_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     server::puts_back_the_client(ctx, event, true);
 }
 
-/// Two databases have changed places.
+/// Two databases have been swapped.
 pub(crate) fn databases_swapped(ctx: Ctx<'_>, one: c_int, other: c_int) {
     if one == other {
         return;

@@ -3,7 +3,7 @@
 //! would be.
 //!
 //! Where the pool exists it counts, together with what others have put into the legacy keys since
-//! and no command has taken over yet. Where it does not, the keys are read as they are.
+//! and no command has adopted yet. Where it does not, the keys are read as they are.
 
 use std::ffi::CStr;
 

@@ -98,7 +98,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
                     key.machine().after_wait(&session, ticket_ms);
                 });
             }
-            Deferred::TellLeft(name) => tell_left(ctx, &name),
+            Deferred::TellLeft(name) => publish_left(ctx, &name),
         }
         if out_of_time() {
             return;
@@ -106,8 +106,9 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
     }
 }
 
-/// Publishes that a client has left the queue. Its pool stays closed: to open it for a change might take much over.
-fn tell_left(ctx: Ctx<'_>, name: &Name) {
+/// Publishes that a client has left the queue. Its pool stays closed: to open it for a change might
+/// adopt many sessions.
+fn publish_left(ctx: Ctx<'_>, name: &Name) {
     ctx.select_database(name.0);
     let key = OwnedStr::new(&name.1);
     if ctx.may_serve(key.get()) {
@@ -228,7 +229,8 @@ pub(crate) fn has_deferred() -> bool {
     STATE.with_borrow(|state| !(state.deferred.is_empty() && state.late.is_empty()))
 }
 
-/// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated here.
+/// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated
+/// here.
 fn on_free(ctx: Ctx<'_>, id: WaiterId) {
     let Some(waiter) = STATE.with_borrow_mut(|state| state.take_waiter(id)) else {
         return;
@@ -253,17 +255,19 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
         });
         deadlines::run_soon(ctx);
     } else {
-        // It was told, or a demotion has ended its wait: what was granted stays so then, as with any lost reply.
+        // It was told, or a demotion has ended its wait: what was granted stays so then, as with
+        // any lost reply.
         forget_unconfirmed(id);
     }
 }
 
-/// Whether the client of a waiter that the server is done with is gone, so that it has not read what it was told.
+/// Whether the client of a waiter that the server is done with is gone, so that it has not read
+/// what it was told.
 fn is_gone(ctx: Ctx<'_>, waiter: &Waiter) -> bool {
     ctx.client_is_gone() || old_servers::is_closing(ctx, waiter.connection)
 }
 
-/// Takes a waiter out of the queue, unless a newer one has taken its place over.
+/// Takes a waiter out of the queue, unless a newer one has replaced it.
 fn remove_client(
     ctx: Ctx<'_>,
     name: &Name,

@@ -1,16 +1,19 @@
-//! Blocked clients: who waits at which name, how they are woken, and what becomes of a grant whose client is gone.
+//! Blocked clients: who waits at which name, how they are woken, and what becomes of a grant whose
+//! client is gone.
 //!
-//! A waiter is known to the server by a number, which travels as the private data of the blocked client. All else about it stands
-//! here, so that whatever end it comes to, nothing is owned by the server's structures. The server tells the end by `on_free`; the
-//! client's handle is dead after that.
+//! A waiter is known to the server by a number, which travels as the private data of the blocked
+//! client. All else about it stands here, so that whatever end it comes to, nothing is owned by the
+//! server's structures. The server tells the end by `on_free`; the client's handle is dead after
+//! that.
 //!
-//! A waiter is woken by its handle, never by signalling the key, since a signal makes the server call back for everybody who waits.
-//! Up to 7.0 that runs the waiter's callback at once, inside the command that wakes it: so it comes last, after the key is closed.
+//! A waiter is woken by its handle, never by signalling the key, since a signal makes the server
+//! call back for everybody who waits. Up to 7.0 that runs the waiter's callback at once, inside the
+//! command that wakes it: so it comes last, after the key is closed.
 //!
 //! Whose turn it is decides the machine of `seat_pool`. This file holds what is known of the
 //! waiters and of the names they wait at; [`blocked`] is what the server calls back for;
-//! [`departed`] tells a pool that moved away from one that was deleted; [`waking`] tells the clients
-//! what became of them.
+//! [`departed`] tells a pool that moved away from one that was deleted; [`waking`] tells the
+//! clients what became of them.
 
 mod blocked;
 mod departed;
@@ -63,7 +66,7 @@ struct Waiter {
     left: Option<seat_pool::Waiter<WaiterId>>,
 }
 
-/// What a waiter is to be told.
+/// The answer that a waiter is to get.
 pub(crate) enum Outcome {
     /// Nothing yet.
     Waiting,
@@ -75,10 +78,10 @@ pub(crate) enum Outcome {
     NoSeats,
     /// It cannot be served here.
     Failed(Error),
-    /// It has been told.
+    /// It has its answer.
     Answered,
-    /// It has been told by way of a buffer of the server's, which it gets at the end of this turn
-    /// if its wait is not ended before.
+    /// It has been answered by way of a buffer of the server's, which it gets at the end of this
+    /// turn if its wait is not ended before.
     AnsweredLater,
 }
 
@@ -86,7 +89,8 @@ pub(crate) enum Outcome {
 enum Deferred {
     /// The seat of a session whose client was gone when it was granted.
     TakeBack(WaiterId, Waiter),
-    /// The place of a client that went during its long poll: valid for its ticket's time from that moment on.
+    /// The ticket of a client that went during its long poll: valid for its own time from that
+    /// moment on.
     KeepTicket(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
     TellLeft(Name),
@@ -95,7 +99,8 @@ enum Deferred {
 /// The blocked queues of one database, by key.
 type Queues = HashMap<Box<[u8]>, Box<BlockedQueue<WaiterId>>>;
 
-/// A grant whose client may be gone. It is known by the value that it is in, since a pool can move before it is looked at again.
+/// A grant whose client may be gone. It is known by the value that it is in, since a pool can move
+/// before it is looked at again.
 struct Unconfirmed {
     waiter: WaiterId,
     value: usize,
@@ -112,7 +117,8 @@ struct State {
     waiters: BTreeMap<WaiterId, Waiter>,
     last_id: WaiterId,
     last_arrival: u64,
-    /// Grants from the queue whose clients have not been told for certain. Mostly none, at most those of one turn of the loop.
+    /// Grants from the queue whose clients have not been told for certain. Mostly none, at most
+    /// those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
     deferred: VecDeque<Deferred>,
     /// Who is to be told what became of it once the command by which it joined has ended.
@@ -183,15 +189,17 @@ pub(crate) fn next_arrival() -> u64 {
 
 /// Notes a number that came from elsewhere, so that those to come are higher.
 ///
-/// No server has counted to half of [`MAX_ARRIVAL`]: such a number was made up. Counting on from it would end at numbers that no
-/// replica follows and no server loads. So whoever joins later comes before it.
+/// No server has counted to half of [`MAX_ARRIVAL`]: such a number was made up. Counting on from it
+/// would end at numbers that no replica follows and no server loads. So whoever joins later comes
+/// before it.
 pub(crate) fn note_arrival(arrival: u64) {
     if arrival < MAX_ARRIVAL / 2 {
         STATE.with_borrow_mut(|state| state.last_arrival = state.last_arrival.max(arrival));
     }
 }
 
-/// Notes that a session with a ticket has polled, so that nothing older decides how long it is valid.
+/// Notes that a session with a ticket has polled, so that nothing older decides how long it is
+/// valid.
 pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
     STATE.with_borrow_mut(|state| {
         state.deferred.retain(|action| {
@@ -229,7 +237,8 @@ pub(crate) fn granted(
     STATE.with_borrow_mut(|state| state.unconfirmed.push(grant));
 }
 
-/// Notes that a session's seat in a pool is its own: it has been heard of, or it is free or granted anew.
+/// Notes that a session's seat in a pool is its own: it has been heard of, or it is free or granted
+/// anew.
 pub(crate) fn confirm(value: usize, session: &[u8]) {
     STATE.with_borrow_mut(|state| {
         state
@@ -289,7 +298,7 @@ pub(crate) fn pool_arrived(value: usize, database: c_int, key: &[u8]) {
     });
 }
 
-/// Two databases have changed places.
+/// Two databases have been swapped.
 pub(crate) fn databases_swapped(one: c_int, other: c_int) {
     STATE.with_borrow_mut(|state| {
         for grant in &mut state.unconfirmed {
@@ -316,7 +325,8 @@ pub(crate) fn have_sessions_moved(database: c_int, key: &[u8]) -> bool {
     })
 }
 
-/// Looks at the queue of a name within the next turn of the event loop, if anybody is blocked there.
+/// Has the timer check the queue of a name in the next turn of the event loop, if anybody is
+/// blocked there.
 pub(crate) fn schedule_check(ctx: Ctx<'_>, key: &[u8]) {
     for database in databases_of_queues(key) {
         schedule_check_at(ctx, (database, key.into()));
@@ -334,6 +344,7 @@ fn databases_of_queues(key: &[u8]) -> Vec<c_int> {
     })
 }
 
+/// As [`schedule_check`], for a name in one database, whether somebody is blocked there or not.
 pub(crate) fn schedule_check_at(ctx: Ctx<'_>, name: Name) {
     deadlines::note(ctx, name.0, &name.1, ctx.now_ms());
     STATE.with_borrow_mut(|state| {

@@ -6,7 +6,7 @@ use crate::support::{Dialog, Server, eventually, nobody_is_blocked};
 
 const CROWD: usize = 10_000;
 
-/// What the test process needs beside the crowd: the other tests run in it as well.
+/// What the test process needs in addition to the crowd: the other tests run in it as well.
 const OTHER_FILES: usize = 1_000;
 
 /// Each waiter has a connection, so the process must be allowed that many.

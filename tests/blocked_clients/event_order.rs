@@ -28,7 +28,7 @@ fn a_queue_entry_replaced_and_killed_at_once_is_the_newer_ones() {
     let (server, mut dialog) = full_pool(Server::builder());
     let older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", older.id());
-    // The ticket takes the place over before the end of the older client is known.
+    // The ticket takes the entry over before the end of the older client is known.
     let replies = dialog.transaction(&[&kill, "SEAT.ACQUIRE pool b 1 QUEUE 60000"]);
     assert_eq!(replies, r#"[1, [0, "QUEUED", 1, 1, 1]]"#);
     nobody_is_blocked(&server);
@@ -183,7 +183,7 @@ fn a_client_that_waits_again_is_where_it_last_stood() {
     let mut waiter = Waiter::with(waiter, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let _second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     dialog.expect(&format!("CLIENT UNBLOCK {}", waiter.id()), "1");
-    // The wait without QUEUE took the place over from the ticket, and has ended.
+    // The wait without QUEUE took the entry over from the ticket, and has ended.
     waiter.hears(DENIED);
     dialog.expect("SEAT.POSITION pool b", "nil");
     waiter.waits_again(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");

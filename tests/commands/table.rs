@@ -1,5 +1,5 @@
 //! All commands of the module, a row each. The checks that hold for every command run from here:
-//! those in `every` beside this file, and those on rights, WATCH and tracking, and LRU and LFU.
+//! those in `every` next to this file, and those on rights, WATCH and tracking, and LRU and LFU.
 //!
 //! The calls are to be made on a pool `pool` in which `a` and `b` hold two of nine seats.
 
@@ -10,7 +10,7 @@ use Kind::{Internal, Read, ReadLegacyKey, Write};
 pub enum Kind {
     /// Reads a pool.
     Read,
-    /// Reads a key of the original scripts, which is of this type where no pool has taken it over.
+    /// Reads a key of the original scripts, which is of this type where no pool has adopted it.
     ReadLegacyKey(&'static str),
     /// May change a pool.
     Write,

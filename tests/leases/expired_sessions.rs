@@ -1,7 +1,7 @@
 //! A session is gone from its deadline on, whether or not its seat was reclaimed.
 //!
-//! Rows that have expired and are still there: within one MULTI, for the server's timers do not run
-//! in between; while writes are paused; and on a replica.
+//! Sessions that have expired and are still there: within one MULTI, for the server's timers do not
+//! run in between; while writes are paused; and on a replica.
 
 use super::grants_until;
 use crate::support::{Dialog, Server, effects_of, eventually, total, wait_for_reclaim};
@@ -368,7 +368,7 @@ fn a_replica_answers_by_the_deadline_alone() {
     ] {
         dialog.begins(line, "!READONLY ");
     }
-    // Long after the deadline its row is still there: a replica waits for its primary's word.
+    // Long after the deadline it is still there: a replica waits for its primary's word.
     dialog.wait_until(deadline_ms + 300);
     assert_eq!(replica.digest(), digest);
     assert_eq!(total(&replica, "seat_expired"), 0);

@@ -210,8 +210,8 @@ fn a_digest_sees_lengths_and_deadlines() {
     assert_eq!(dialog.ask("DEBUG DIGEST-VALUE pool"), seen[0]);
 }
 
-/// What expired while no server ran is loaded, is gone for every command, and is then reclaimed with
-/// an effect like any other.
+/// What expired while no server ran is loaded, is gone for every command, and is then reclaimed
+/// with an effect like any other.
 #[test]
 fn a_lease_that_ends_while_the_server_is_down_is_reclaimed() {
     for builder in [

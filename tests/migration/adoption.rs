@@ -1,4 +1,4 @@
-//! `script-keys`: what is in the legacy keys is taken over by the next command that writes to the
+//! `script-keys`: what is in the legacy keys is adopted by the next command that writes to the
 //! pool.
 
 use std::collections::HashSet;
@@ -109,7 +109,8 @@ fn the_timer_counts_them_before_it_gives_a_expired_seat_away() {
         "SEAT.ACQUIRE p a 1 PX 500",
         r#"[1, "ALREADY_ACTIVE", 1, 500]"#,
     );
-    // Another program's script counts without the expired seat, and takes it before the timer looks.
+    // Another program's script counts without the expired seat, and takes it before the timer
+    // looks.
     let script = format!(
         "while redis.call('SEAT.COUNT', 'p') > 0 do end return redis.call('SADD', '{SESSIONS}', 's')"
     );
@@ -798,8 +799,8 @@ fn a_client_that_leaves_the_queue_has_nothing_adopted() {
     dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
 }
 
-/// Each place that is kept takes longer than a turn of the timer may, for the sessions that are
-/// taken over there first.
+/// Each ticket that is renewed takes longer than a turn of the timer may, for the sessions that are
+/// adopted there first.
 #[test]
 fn clients_that_go_at_once_all_keep_their_positions() {
     const POOLS: usize = 5;
@@ -822,7 +823,7 @@ fn clients_that_go_at_once_all_keep_their_positions() {
     let kill: Vec<&str> = kill.iter().map(String::as_str).collect();
     let sent = replicated(&server, || {
         dialog.transaction(&kill);
-        eventually("all sessions are taken over", || {
+        eventually("all sessions are adopted", || {
             total(&server, "seat_imported") == (POOLS * SESSIONS) as u64
         });
     });
@@ -852,7 +853,7 @@ fn tickets_are_kept_and_lost_in_time_with_an_invalid_entry() {
         total(&server, "seat_tickets") == 1
     });
     // Longer than the other would be valid if its client were gone.
-    eventually("its place would be lost", || {
+    eventually("its position would be lost", || {
         start.elapsed() > Duration::from_millis(2500)
     });
     assert_eq!(dialog.queue("p"), ["c"]);

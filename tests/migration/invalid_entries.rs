@@ -6,7 +6,7 @@ use super::{
 };
 use crate::support::{Dialog, Server, Traces, Waiter, eventually, replicated, total};
 
-/// In the place of an ACQUIRE's seats.
+/// Instead of an ACQUIRE's seats.
 const RELEASED: &str = "released";
 
 #[test]

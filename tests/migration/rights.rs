@@ -1,4 +1,4 @@
-//! What a caller must be allowed beside the scripts, and that nothing else is reached.
+//! What a caller must be allowed in addition to the scripts, and that nothing else is reached.
 
 use super::{METADATA, SESSIONS, SHAS, fill, with_migration};
 use crate::support::{Dialog, Server, Traces};
@@ -51,7 +51,7 @@ fn adoption_needs_rights_to_the_legacy_keys() {
     let mut dialog = Dialog::as_worker(&server, "~p ~license:p:* +seat.acquire");
     dialog.expect("SEAT.ACQUIRE p b 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
     admin.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "0");
-    // Once nothing is left to take over, the pool's key is enough.
+    // Once nothing is left to adopt, the pool's key is enough.
     let mut dialog = Dialog::as_worker(&server, "~p +seat.acquire");
     dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
 }

@@ -123,7 +123,7 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
         dialog.expect(&format!("SEAT.ACQUIRE pool c 1 {options}"), FULL);
         assert_eq!(Traces::of(&server), before, "{options}");
     }
-    // Each pool has its own, and who has a place keeps it.
+    // Each pool has its own, and who is in the queue stays there.
     dialog.expect("SEAT.ACQUIRE other t 1 QUEUE 60000", queued);
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     let mut newer = Dialog::with(&server);

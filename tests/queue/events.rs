@@ -49,7 +49,7 @@ fn joining_leaving_and_grants_from_the_queue_are_told() {
         ]
     );
 
-    // A place is told of when it is taken, not at each poll.
+    // Joining the queue is published, not each poll.
     for _ in 0..2 {
         let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
         client.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);

@@ -75,7 +75,7 @@ fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
         let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
         bob_is_served(&mut dialog, &mut bob);
         assert_eq!(dialog.pool_info("pool", "kept"), 0);
-        // The right figure has the ticket's place count again.
+        // The right figure has the ticket count again.
         dialog.expect(
             "SEAT.ACQUIRE pool wrong 2 QUEUE 60000",
             r#"[0, "QUEUED", 2, 2, 1]"#,

@@ -108,7 +108,7 @@ fn a_long_poll_that_goes_leaves_once_its_ticket_is_lost() {
     dialog.acquire("pool", "a", 1, "{}");
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 300 BLOCK 0");
     drop(waiter);
-    eventually("the place is lost", || {
+    eventually("the position is lost", || {
         let commands = server.commands_in_aof();
         commands
             .iter()

@@ -18,7 +18,7 @@ fn a_plain_block_takes_the_place_of_its_ticket_and_outlives_it() {
         prepared(&["SEAT.ACQUIRE pool a 1", "SEAT.ACQUIRE pool b 1 QUEUE 100"]);
     let mut b = Dialog::with(&server);
     b.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
-    // Nothing but time makes the place lost that the ticket had; the client waits on at it.
+    // Nothing but time ends the position that the ticket had; the client waits on at it.
     let mut c = Dialog::with(&server);
     eventually("b is blocked", || {
         total(&server, "seat_blocked_clients") == 1
@@ -30,7 +30,7 @@ fn a_plain_block_takes_the_place_of_its_ticket_and_outlives_it() {
     assert_eq!(dialog.pool_info("pool", "waiting"), 2);
     // Once a later ticket is lost, the earlier would be, too.
     dialog.ask("SEAT.ACQUIRE pool x 1 QUEUE 150");
-    eventually("x has lost its place", || {
+    eventually("x has lost its position", || {
         dialog.queue("pool") == ["b", "c"]
     });
     dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);

@@ -1,4 +1,4 @@
-//! A session has one place, whichever client and kind of waiting it keeps it by.
+//! A session has one position, whichever client and kind of waiting it keeps it by.
 
 use super::recording;
 use crate::support::{Dialog, Server, Waiter, eventually, total, units};

@@ -45,7 +45,7 @@ fn is_primary(connection: &mut dyn ConnectionLike) -> bool {
 }
 
 /// What a client hears or sees when its primary goes or becomes a replica.
-fn tells_of_a_change(error: &RedisError) -> bool {
+fn reports_a_change(error: &RedisError) -> bool {
     let words = ["READONLY", "UNBLOCKED", "LOADING", "MASTERDOWN"];
     let word = error.code().unwrap_or_default();
     let gone = error.is_io_error() || error.is_connection_dropped();
@@ -65,7 +65,7 @@ impl Link for Roles {
     }
 
     fn expects(&self, error: &RedisError) -> bool {
-        tells_of_a_change(error)
+        reports_a_change(error)
     }
 }
 
@@ -206,7 +206,7 @@ impl Link for Watched {
     }
 
     fn expects(&self, error: &RedisError) -> bool {
-        tells_of_a_change(error)
+        reports_a_change(error)
     }
 }
 

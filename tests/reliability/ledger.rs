@@ -2,9 +2,9 @@
 //! fault.
 //!
 //! A client knows of each of its sessions in which states it can be. An answer leaves one. A call
-//! whose answer was lost, or that a failover may undo, leaves the state before it beside those
-//! after it, and the session is left alone until an [`audit`] has looked. So an audit that finds a
-//! state which is not on the list has found something lost, or something that came back.
+//! whose answer was lost, or that a failover may undo, leaves the state before it in addition to
+//! those after it, and the session is left alone until an [`audit`] has looked. So an audit that
+//! finds a state which is not on the list has found something lost, or something that came back.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{self, AssertUnwindSafe};
@@ -502,7 +502,7 @@ pub fn audit(connection: &mut dyn ConnectionLike, clients: &mut [Client], contex
             .collect();
         assert!(strangers.is_empty(), "{context}: {strangers:?} in {name}");
 
-        // Nobody stands before somebody who had his place before he asked.
+        // Nobody stands before somebody who had joined before he asked.
         for (at, (first, _)) in queue.iter().enumerate() {
             for (second, _) in &queue[at + 1..] {
                 assert!(

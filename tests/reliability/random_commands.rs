@@ -308,7 +308,7 @@ fn with_migration(random: &mut Rng) -> Words {
         .collect()
 }
 
-/// What a client may send in the place of any argument.
+/// What a client may send instead of any argument.
 const JUNK: [&[u8]; 24] = [
     b"",
     b"-",

@@ -592,7 +592,7 @@ impl Reading {
     }
 }
 
-/// No reply tells of a defect.
+/// No reply reports a defect.
 #[track_caller]
 fn sound_reply(reply: &[u8]) {
     let text = reply.escape_ascii().to_string();
@@ -676,7 +676,7 @@ fn random_streams_with_effects_from_clients_leave_them_sound() {
 #[test]
 fn random_streams_with_the_scripts_leave_them_sound() {
     let steps = scale(4500, 100_000);
-    // Sessions that are taken over from the legacy keys are not held to the limit.
+    // Sessions that are adopted from the legacy keys are not held to the limit.
     let sent = run(
         Taste {
             boundless: true,
@@ -685,9 +685,7 @@ fn random_streams_with_the_scripts_leave_them_sound() {
         },
         steps,
     );
-    figure(&format!(
-        "commands sent: {sent} (streams beside the scripts)"
-    ));
+    figure(&format!("commands sent: {sent} (streams with the scripts)"));
 }
 
 #[test]

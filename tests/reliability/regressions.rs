@@ -1,4 +1,4 @@
-//! Defects that the random inputs beside this file have found, each in a few steps.
+//! Defects that the random inputs next to this file have found, each in a few steps.
 
 use crate::support::{Dialog, Server, Waiter, eventually, total};
 

@@ -1,4 +1,4 @@
-//! What a session, a place in a queue and a client cost: the figures of docs/operations.md.
+//! What a session, a queue entry and a client cost: the figures of docs/operations.md.
 
 use super::{figure, scale};
 use crate::support::{Dialog, Server, eventually};

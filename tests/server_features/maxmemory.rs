@@ -157,7 +157,7 @@ fn leave_a_megabyte(server: &Server) {
     Dialog::with(server).expect(&limit, "+OK");
 }
 
-/// What a SET would be told in the place of these is what they are told.
+/// What a SET would be answered here is what these are answered.
 const GROWTH: [(&str, &str); 3] = [
     ("SEAT.ACQUIRE pool e 9 {}", r#"[1, "ACQUIRED", 5, 9]"#),
     (

@@ -200,12 +200,12 @@ pub fn migrate_atomically(from: &Server, to: &Server, ranges: &[Slots]) {
     });
 }
 
-/// Whether the node that tells of the nodes has a slot.
+/// Whether the node that lists the nodes has a slot.
 fn has_slot(nodes: &str, slot: u32) -> bool {
     slots_of(nodes).any(|(first, last)| (first..=last).contains(&slot))
 }
 
-/// The ranges of slots of the node that tells of the nodes.
+/// The ranges of slots of the node that lists the nodes.
 pub fn slots_of(nodes: &str) -> impl Iterator<Item = Slots> {
     let lines = nodes.trim_matches('"').split("\\n");
     let own = lines.filter(|line| line.contains("myself,"));

@@ -575,7 +575,7 @@ fn module() -> &'static Path {
     })
 }
 
-/// Cargo does not build a cdylib for the tests beside it, and what an earlier build left may be
+/// Cargo does not build a cdylib for the tests next to it, and what an earlier build left may be
 /// stale.
 fn built_module() -> PathBuf {
     let exe = env::current_exe().expect("the path of the test binary");

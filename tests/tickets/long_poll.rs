@@ -1,4 +1,4 @@
-//! QUEUE and BLOCK together: the place outlives the call.
+//! QUEUE and BLOCK together: the position outlives the call.
 
 use super::expiry::has_left;
 use super::poll;
@@ -24,7 +24,7 @@ fn the_position_outlives_the_time_out() {
     let last = poll(&mut dialog, "pool", "z", 1);
     assert!(last.contains("QUEUED"), "{last}");
     for _ in 0..3 {
-        // Its time-out, with the place that it has.
+        // Its time-out, with the position that it has.
         client.hears(SECOND);
         assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
         client.send("SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 20");
@@ -77,7 +77,7 @@ fn the_position_outlives_the_connection() {
         });
         assert_eq!(dialog.queue("pool"), ["t", "l", "z"], "{how}");
     }
-    // Whatever way the session comes back, it has its place.
+    // Whatever way the session comes back, it has its position.
     assert_eq!(poll(&mut dialog, "pool", "l", 1), SECOND);
     let mut client = Dialog::with(&server);
     client.send("SEAT.ACQUIRE pool l 1 BLOCK 0");
@@ -117,11 +117,11 @@ fn its_ticket_lasts_from_the_end_of_the_call() {
             own.map(|(_, waited_ms)| *waited_ms)
         };
         eventually("its first ticket has nearly run out", || {
-            waited_ms(&mut dialog).expect("a place") >= 1200
+            waited_ms(&mut dialog).expect("a position") >= 1200
         });
         dialog.expect(&end.replace("{}", &id.to_string()), "1");
         eventually("its first ticket has run out", || {
-            waited_ms(&mut dialog).expect("a place") >= 1600
+            waited_ms(&mut dialog).expect("a position") >= 1600
         });
         dialog.expect("SEAT.REVOKE pool l", "0");
     }
