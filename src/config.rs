@@ -99,7 +99,7 @@ static LISTS: [&ShaList; 3] = [&ACQUIRE_SHA, &RELEASE_SHA, &HEARTBEAT_SHA];
 /// Whether one of [`LISTS`] was set since [`warn_of_missing_lists`].
 static ARE_LISTS_NEW: AtomicBool = AtomicBool::new(false);
 
-/// What runs when a setting has changed, as [`init`] was told.
+/// What runs when a setting has changed, as given to [`init`].
 static ON_CHANGE: OnceLock<fn()> = OnceLock::new();
 
 fn changed() {
@@ -282,7 +282,8 @@ impl TextSetting for ShaList {
     }
 }
 
-/// Hears of each `CONFIG SET`, of the server's own settings too. A server before 7.0 does not tell.
+/// Called for each `CONFIG SET`, of the server's own settings too. A server before 7.0 does not
+/// tell.
 pub(crate) fn listen(ctx: Ctx<'_>) {
     ctx.subscribe_to_server_events(raw::REDISMODULE_EVENT_CONFIG, on_change);
 }

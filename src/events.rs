@@ -21,12 +21,12 @@
 //! - **A full synchronisation** from disk or with `repl-diskless-load on-empty-db`, all servers: a
 //!   flush of all, then `loaded` for each key. If it breaks off, all is flushed once more, or what
 //!   was loaded stays.
-//! - **A full synchronisation with `repl-diskless-load swapdb`, 6.2**: `REPL_BACKUP` tells that the
+//! - **A full synchronisation with `repl-diskless-load swapdb`, 6.2**: `REPL_BACKUP` says that the
 //!   old data set is set aside, and what is kept of it is set aside, too. There follow a flush,
 //!   `loaded` for each key, and the end of the old data set. If it breaks off, there follow a flush
 //!   and the return of the old data set, with no event for any key. What was set aside comes back
 //!   with it.
-//! - **The same from 7.0 on**: `REPL_ASYNC_LOAD` tells that a load has started. The old data set is
+//! - **The same from 7.0 on**: `REPL_ASYNC_LOAD` says that a load has started. The old data set is
 //!   shown meanwhile, there is no flush, and `loaded` comes for each key that is not shown yet.
 //!   What is kept of the new data set is kept apart. It replaces the old when the load
 //!   has completed, and is dropped when it was aborted.
@@ -35,7 +35,7 @@
 //!
 //! While a second data set is loaded and not shown yet, its keys cannot be opened: by name, the
 //! server finds those that are shown. So `loaded` is no use then, and the deadlines come from the
-//! type's `rdb_load`. Up to 7.2, neither tells the right database: it is always 0. If there turn
+//! type's `rdb_load`. Up to 7.2, neither names the right database: it is always 0. If there turn
 //! out to be others, the legacy keys are looked for anew, and a deadline stands for its name in
 //! each database.
 //!
@@ -57,16 +57,16 @@ use crate::{arrivals, deadlines, grace, migration, queue, server, stats, timer};
 thread_local! {
     /// Whether the server has reported a key in another database than 0 since the load of a second
     /// data set began.
-    static TELLS_DATABASES: Cell<bool> = const { Cell::new(false) };
+    static REPORTS_DATABASES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Asks the server for all that the module needs to hear of, and returns whether it reports a data
+/// Asks the server for all that the module needs to know, and returns whether it reports a data
 /// set that is loaded while another is shown (7.0 and later).
 pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
     let classes = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
     ctx.subscribe_to_key_events(classes as u32, on_key_event)?;
     let subscribe = |class| ctx.subscribe_to_server_events(class, on_server_event);
-    let tells_of_loads = subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
+    let reports_loads = subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
     let needed = [
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
@@ -74,9 +74,9 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
         raw::REDISMODULE_EVENT_CRON_LOOP,
         raw::REDISMODULE_EVENT_LOADING,
     ];
-    let tells = tells_of_loads || subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
-    if tells && needed.into_iter().all(subscribe) {
-        Ok(tells_of_loads)
+    let reports_data_sets = reports_loads || subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
+    if reports_data_sets && needed.into_iter().all(subscribe) {
+        Ok(reports_loads)
     } else {
         Err("cannot subscribe to server events".into())
     }
@@ -86,7 +86,7 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
 fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     if is_second_loading() && event == c"loaded" {
         if ctx.selected_database() != 0 {
-            TELLS_DATABASES.set(true);
+            REPORTS_DATABASES.set(true);
         }
     } else if arrivals::may_be_pool(event.to_bytes()) {
         guard("a keyspace event", || {
@@ -107,7 +107,7 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
             queue::schedule_check(ctx, name.get().bytes());
         });
     }
-    server::puts_back_the_client(ctx, event, !migration::hears_of_keys());
+    server::puts_back_the_client(ctx, event, !migration::is_subscribed_to_keys());
 }
 
 fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
@@ -155,9 +155,9 @@ fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
 fn on_second_load(ctx: Ctx<'_>, second: Second) {
     set_second_loading(second == Second::Made);
     if second == Second::Made {
-        TELLS_DATABASES.set(false);
+        REPORTS_DATABASES.set(false);
     }
-    let are_told = TELLS_DATABASES.get() || !ctx.has_keys_beyond_database_0();
+    let are_told = REPORTS_DATABASES.get() || !ctx.has_keys_beyond_database_0();
     follow(ctx, second, are_told);
 }
 

@@ -18,7 +18,7 @@
 //! its promotion.
 //!
 //! The grant hold is the opposite caution: after a load, a promotion or a flush, others may hold
-//! seats that this server has not heard of, so for `grant-hold` nobody is granted one.
+//! seats that this server does not know of, so for `grant-hold` nobody is granted one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

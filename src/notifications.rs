@@ -26,7 +26,7 @@ impl Events {
     pub(crate) const RESIZED: Events = Events(1 << 10);
     pub(crate) const IMPORTED: Events = Events(1 << 11);
 
-    /// In the order in which they are told: a seat is freed before it is granted again.
+    /// In the order in which they are published: a seat is freed before it is granted again.
     const OWN: [(Events, &'static CStr); 11] = [
         (Events::EXPIRED, c"seat.expired"),
         (Events::IMPORTED, c"seat.imported"),

@@ -41,10 +41,10 @@ pub(crate) struct PoolKey<'a> {
     /// How the client of the command is blocked, and for how many milliseconds at most; 0 is for
     /// ever. Absent where it may not be.
     blocking: Option<(BlockClient, i64)>,
-    /// Blocked clients to be told what became of them, once the key is closed.
+    /// Blocked clients to be answered, once the key is closed.
     wakes: Vec<WaiterId>,
     events: Events,
-    /// Other keys that were removed while this one is open, of which is told when it is closed.
+    /// Other keys that were removed while this one is open; their events follow when it is closed.
     gone: Vec<OwnedStr>,
     /// Why grants are suspended here, if they are: it is not known who else holds seats.
     suspended: Option<Error>,
@@ -116,7 +116,7 @@ impl<'a> PoolKey<'a> {
         Machine::new(self, moment)
     }
 
-    /// Tells of the arguments of the command for which the key is open, which effects may then send
+    /// Notes the arguments of the command for which the key is open, which effects may then send
     /// on without a copy.
     pub(crate) fn carry(&mut self, args: Args<'a>) {
         self.args = args;

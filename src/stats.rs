@@ -41,8 +41,8 @@ pub(crate) static ALREADY_ACTIVE: Total = Total::new("already_active");
 pub(crate) static DENIED: Total = Total::new("denied");
 /// Heartbeats counted.
 pub(crate) static HEARTBEATS: Total = Total::new("heartbeats");
-/// Seats given back by their holders, or taken back from clients that were gone before they heard
-/// of their grant.
+/// Seats given back by their holders, or taken back from clients that were gone before they got
+/// their grant.
 pub(crate) static RELEASED: Total = Total::new("released");
 /// Seats taken away by REVOKE.
 pub(crate) static REVOKED: Total = Total::new("revoked");

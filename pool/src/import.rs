@@ -64,7 +64,7 @@ impl<'a> Import<'a> {
     }
 
     /// The effect that imports the session, or `None` if it holds a seat of the pool already: then
-    /// the pool's stays. One without metadata counts as heard of at this moment, which nothing
+    /// the pool's stays. One without metadata counts as active at this moment, which nothing
     /// shows but SEAT.CLEANUP's IDLE goes by.
     pub fn effect(&self, pool: &Pool, moment: Moment, seats: i64) -> Option<Effect<'_>> {
         if pool.get(moment, self.session).is_some() {

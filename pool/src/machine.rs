@@ -72,7 +72,7 @@ pub trait Host {
     /// A session has confirmed a seat that it holds, without an effect.
     fn confirm(&mut self, session: &[u8]);
 
-    /// A client that was blocked is to hear what became of its wait. It is in the queue no longer.
+    /// A client that was blocked is to get its answer. It is in the queue no longer.
     fn wake(&mut self, waiter: Waiter<Self::Client>, outcome: Outcome);
 
     /// Something happened that no effect shows.
@@ -94,7 +94,7 @@ pub enum Notice {
     Served,
 }
 
-/// A grant, as the session hears of it.
+/// A grant, as the session is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// Seats that are taken, with this one, at that instant.
@@ -105,7 +105,7 @@ pub struct Granted {
     pub lease: Option<Lease>,
 }
 
-/// What a session hears that holds a seat already.
+/// The answer to a session that holds a seat already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyActive {
     /// Seats that are taken, with this one.
@@ -191,13 +191,13 @@ pub enum Acquired<C> {
         /// Its position in the queue; 1 is the first.
         position: usize,
     },
-    /// The session waits by its client, which is blocked. It hears by [`Host::wake`] what became of
-    /// it.
+    /// The session waits by its client, which is blocked. It learns by [`Host::wake`] what became
+    /// of it.
     Blocked(C),
 }
 
-/// What a client hears whose wait has ended without an outcome: its time is over, or somebody else
-/// unblocked it.
+/// The answer to a client whose wait has ended without an outcome: its time is over, or somebody
+/// else unblocked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
     /// The session holds a seat: it has come to it in this very instant.
@@ -233,11 +233,11 @@ pub enum WaitEnd {
 ///   figure.
 /// - *A kept seat is not given away.* Where it is the turn of a ticket, its seat counts as taken
 ///   for all behind it.
-/// - *One entry a session.* A newer client replaces an older one, which hears that there
+/// - *One entry a session.* A newer client replaces an older one, which is answered that there
 ///   is no seat.
 ///
 /// No step serves more than [`Host::BATCH`] waiters. The rest keep their order, and
-/// [`Host::look_at`] is told to go on.
+/// [`Host::look_at`] is called to go on.
 ///
 /// ```text
 ///        ACQUIRE                     RELEASE, REVOKE, CLEANUP, RESIZE, expire, take_back
@@ -731,7 +731,7 @@ impl<'h, H: Host> Machine<'h, H> {
         lease.into_iter().chain(ticket).min()
     }
 
-    /// The wait of a client ends without an outcome. Returns what it is to hear, or `None` if it is
+    /// The wait of a client ends without an outcome. Returns its answer, or `None` if it is
     /// in the queue no longer. Changes the queue of clients only, and commits nothing. O(log n).
     pub fn end_wait(&mut self, session: &[u8], client: &H::Client) -> Option<WaitEnd> {
         let position = self.queue().position(session);
@@ -826,7 +826,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// A session has come to hold a seat, in the pool or elsewhere, without an ACQUIRE: it leaves
-    /// the queue, and its client, if one is blocked here, hears so. [`Machine::serve`] is to
+    /// the queue, and its client, if one is blocked here, is answered so. [`Machine::serve`] is to
     /// follow. O(log n).
     pub fn holder_came(&mut self, session: &[u8]) {
         if !self.is_live(session) {
@@ -865,7 +865,7 @@ impl<'h, H: Host> Machine<'h, H> {
         Lease::starting(self.now.now_ms, length_ms)
     }
 
-    /// Takes the client of `session` out of the queue, if one is blocked there, and has it hear
+    /// Takes the client of `session` out of the queue, if one is blocked there, and answers it
     /// that there is no seat for it.
     fn deny_client(&mut self, session: &[u8]) -> bool {
         let waiter = self.remove_client(session);

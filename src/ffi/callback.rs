@@ -61,7 +61,7 @@ impl Ctx<'_> {
         unsafe { api!(RedisModule_StopTimer)(self.as_ptr(), id, ptr::null_mut()) };
     }
 
-    /// Has `callback` hear of the keyspace events of some classes (`REDISMODULE_NOTIFY_*`): which
+    /// Subscribes `callback` to the keyspace events of some classes (`REDISMODULE_NOTIFY_*`): which
     /// event it is, and of which key.
     pub(crate) fn subscribe_to_key_events<F>(
         self,

@@ -88,7 +88,7 @@ impl ServerEvent {
 }
 
 impl Ctx<'_> {
-    /// Has `callback` hear of the events of a class (`REDISMODULE_EVENT_*`), and returns whether
+    /// Subscribes `callback` to the events of a class (`REDISMODULE_EVENT_*`), and returns whether
     /// the server has such.
     pub(crate) fn subscribe_to_server_events<F>(self, class: u64, _callback: F) -> bool
     where

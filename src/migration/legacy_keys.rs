@@ -207,7 +207,7 @@ pub(super) fn settings_changed(ctx: Ctx<'_>) {
 
 /// Whether this file has a callback of its own for the events of all keys. It is called after that
 /// of [`crate::events`].
-pub(crate) fn hears_of_keys() -> bool {
+pub(crate) fn is_subscribed_to_keys() -> bool {
     STATE.with_borrow(|state| state.is_subscribed)
 }
 

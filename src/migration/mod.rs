@@ -24,7 +24,9 @@ pub(crate) use adoption::{Caller, open_as_known, open_for_write, remove_invalid}
 pub(crate) use export::Export;
 pub(crate) use import::Import;
 pub(crate) use invalid_entries::InvalidEntries;
-pub(crate) use legacy_keys::{databases_swapped, flushed, follow, forget_invalid, hears_of_keys};
+pub(crate) use legacy_keys::{
+    databases_swapped, flushed, follow, forget_invalid, is_subscribed_to_keys,
+};
 pub(crate) use rewrite::{is_outdated, rewrite_reader, rewrite_script, rewrites_commands};
 pub(crate) use view::View;
 

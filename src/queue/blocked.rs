@@ -67,7 +67,7 @@ pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId) {
     }
 }
 
-/// Has those be told what became of them whose command had not ended when that was decided. For the
+/// Answers those whose command had not ended when their answers were decided. For the
 /// timer.
 pub(crate) fn unblock_late() {
     unblock(&STATE.with_borrow_mut(|state| std::mem::take(&mut state.late)));
@@ -78,9 +78,9 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
     while let Some(action) = STATE.with_borrow_mut(|state| state.deferred.pop_front()) {
         match action {
             Deferred::TakeBack(id, waiter) => {
-                let grant = forget_unconfirmed(id).filter(|grant| !grant.is_adrift);
-                // Up to 7.2, a client that was told and then unblocked by somebody else looks as if
-                // it were gone.
+                let grant = forget_unconfirmed(id).filter(|grant| !grant.is_detached);
+                // Up to 7.2, a client that was answered and then unblocked by somebody else looks
+                // as if it were gone.
                 let was_answered = matches!(waiter.outcome, Outcome::Answered);
                 let is_there = was_answered && ctx.has_connection(waiter.connection);
                 if let Some(grant) = grant.filter(|_| !is_there)
@@ -229,8 +229,8 @@ pub(crate) fn has_deferred() -> bool {
     STATE.with_borrow(|state| !(state.deferred.is_empty() && state.late.is_empty()))
 }
 
-/// The server is done with a blocked client: it was told, or it is gone. Nothing may be replicated
-/// here.
+/// The server is done with a blocked client: it was answered, or it is gone. Nothing may be
+/// replicated here.
 fn on_free(ctx: Ctx<'_>, id: WaiterId) {
     let Some(waiter) = STATE.with_borrow_mut(|state| state.take_waiter(id)) else {
         return;
@@ -247,7 +247,7 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
             );
         }
     } else if is_unconfirmed(id) && is_gone(ctx, &waiter) {
-        // Whatever it was told has not reached it. If nothing confirms the grant until it can
+        // Whatever it was answered has not reached it. If nothing confirms the grant until it can
         // be undone, it is. A replica that takes its clients' writes can when it is promoted.
         STATE.with_borrow_mut(|state| {
             let action = Deferred::TakeBack(id, waiter);
@@ -255,14 +255,14 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
         });
         deadlines::run_soon(ctx);
     } else {
-        // It was told, or a demotion has ended its wait: what was granted stays so then, as with
-        // any lost reply.
+        // It was answered, or a demotion has ended its wait: what was granted stays so then, as
+        // with any lost reply.
         forget_unconfirmed(id);
     }
 }
 
 /// Whether the client of a waiter that the server is done with is gone, so that it has not read
-/// what it was told.
+/// its answer.
 fn is_gone(ctx: Ctx<'_>, waiter: &Waiter) -> bool {
     ctx.client_is_gone() || old_servers::is_closing(ctx, waiter.connection)
 }

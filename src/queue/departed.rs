@@ -62,14 +62,14 @@ pub(crate) fn forget_saved() {
 }
 
 /// Whether the pool at a name, at which there is none, has moved to another server, and those who
-/// wait were not told yet.
+/// wait were not answered yet.
 pub(crate) fn has_departed(database: c_int, key: &[u8]) -> bool {
     DEPARTURES.with_borrow(|state| {
         !state.departed.is_empty() && state.departed.contains(&(database, key.into()))
     })
 }
 
-/// Everybody who waited at a name was told, or there is a pool again.
+/// Everybody who waited at a name was answered, or there is a pool again.
 pub(crate) fn forget_departed(database: c_int, key: &[u8]) {
     DEPARTURES.with_borrow_mut(|state| {
         if !state.departed.is_empty() {

@@ -3,7 +3,7 @@
 //!
 //! A waiter is known to the server by a number, which travels as the private data of the blocked
 //! client. All else about it stands here, so that whatever end it comes to, nothing is owned by the
-//! server's structures. The server tells the end by `on_free`; the client's handle is dead after
+//! server's structures. The server reports the end by `on_free`; the client's handle is dead after
 //! that.
 //!
 //! A waiter is woken by its handle, never by signalling the key, since a signal makes the server
@@ -107,7 +107,7 @@ struct Unconfirmed {
     name: Name,
     session: Box<[u8]>,
     /// Whether the value has gone from the name and not come under another.
-    is_adrift: bool,
+    is_detached: bool,
 }
 
 #[derive(Default)]
@@ -117,11 +117,11 @@ struct State {
     waiters: BTreeMap<WaiterId, Waiter>,
     last_id: WaiterId,
     last_arrival: u64,
-    /// Grants from the queue whose clients have not been told for certain. Mostly none, at most
+    /// Grants from the queue whose clients may not have their replies yet. Mostly none, at most
     /// those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
     deferred: VecDeque<Deferred>,
-    /// Who is to be told what became of it once the command by which it joined has ended.
+    /// Who is to be answered once the command by which it joined has ended.
     late: Vec<WaiterId>,
     /// Who is being woken at this moment.
     waking: Option<WaiterId>,
@@ -209,7 +209,7 @@ pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
     });
 }
 
-/// It is decided what a waiter is to be told, which has left the queue.
+/// The answer to a waiter that has left the queue is decided.
 pub(crate) fn decided(waiter: seat_pool::Waiter<WaiterId>, outcome: Outcome) {
     STATE.with_borrow_mut(|state| {
         if let Some(known) = state.waiters.get_mut(&waiter.client) {
@@ -232,12 +232,12 @@ pub(crate) fn granted(
         value,
         name: (database, key.into()),
         session: waiter.session.clone(),
-        is_adrift: false,
+        is_detached: false,
     };
     STATE.with_borrow_mut(|state| state.unconfirmed.push(grant));
 }
 
-/// Notes that a session's seat in a pool is its own: it has been heard of, or it is free or granted
+/// Notes that a session's seat in a pool is its own: it has called, or it is free or granted
 /// anew.
 pub(crate) fn confirm(value: usize, session: &[u8]) {
     STATE.with_borrow_mut(|state| {
@@ -283,7 +283,7 @@ pub(crate) fn value_left(value: usize) {
         let grants = state.unconfirmed.iter_mut();
         grants
             .filter(|grant| grant.value == value)
-            .for_each(|grant| grant.is_adrift = true);
+            .for_each(|grant| grant.is_detached = true);
     });
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn pool_arrived(value: usize, database: c_int, key: &[u8]) {
         let grants = state.unconfirmed.iter_mut();
         for grant in grants.filter(|grant| grant.value == value) {
             grant.name = (database, key.into());
-            grant.is_adrift = false;
+            grant.is_detached = false;
         }
     });
 }
@@ -384,7 +384,7 @@ mod tests {
             value,
             name: (0, b"pool"[..].into()),
             session: b"a"[..].into(),
-            is_adrift: false,
+            is_detached: false,
         };
         STATE.with_borrow_mut(|state| state.unconfirmed = vec![grant(1, 8), grant(2, 16)]);
         value_made(8);

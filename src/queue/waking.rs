@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::{BATCH, Outcome, STATE, WaiterId, put, take};
 use crate::error::Error;
 
-/// Has waiters be told what became of them. For a closed key only.
+/// Has waiters be answered. For a closed key only.
 pub(crate) fn unblock(waiters: &[WaiterId]) {
     for id in waiters {
         let client = STATE.with_borrow(|state| {
