@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: where things are, how they speak, how a server with the shipped configuration starts.
+# Sourced by the scripts next to it: where things are, how they speak, how a server with the shipped configuration starts.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

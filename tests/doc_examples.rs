@@ -569,9 +569,9 @@ fn each_error_is_documented_and_no_other() {
     set_up(&["REPLICAOF", "127.0.0.1", "1"]);
     provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
 
-    let beside = crate::migration::with_migration().start();
-    let mut wire = beside.wire();
-    let mut admin = beside.wire();
+    let migrating = crate::migration::with_migration().start();
+    let mut wire = migrating.wire();
+    let mut admin = migrating.wire();
     for arguments in [
         &["SADD", "license:pool:active_sessions", "s"][..],
         &["HSET", "license:pool:session_metadata", "s", "x"],

@@ -91,7 +91,7 @@ fn a_pool_with_many_expired_leases_holds_up_no_other() {
         .scene();
     let deadline_ms = dialog.now_ms() + 3000;
     let [seconds, later_ms] = [deadline_ms / 1000, deadline_ms + 5];
-    for (database, pool) in [(0, "beside"), (1, "apart")] {
+    for (database, pool) in [(0, "same"), (1, "other")] {
         dialog.ask(&format!("SELECT {database}"));
         dialog.ask(&format!(
             "SEAT.EFFECT {pool} GRANT a 1 {seconds} {seconds} - 60000 {later_ms} {{}}"
@@ -109,10 +109,10 @@ fn a_pool_with_many_expired_leases_holds_up_no_other() {
         .map(|mut command| command.swap_remove(1))
         .collect();
     assert_eq!(freed.len(), MANY + 2);
-    for pool in ["beside", "apart"] {
-        let place = freed.iter().position(|name| name == pool.as_bytes());
-        let place = place.expect("its seat was taken back");
-        assert!(place < MANY / 2, "{pool} came after {place} others");
+    for pool in ["same", "other"] {
+        let position = freed.iter().position(|name| name == pool.as_bytes());
+        let position = position.expect("its seat was taken back");
+        assert!(position < MANY / 2, "{pool} came after {position} others");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::support::{Dialog, Server, Waiter, total, workload};
 const CLIENTS: usize = 4;
 
 /// What a child of the server is at when the server is killed: what starts it, and the field of
-/// INFO that tells of it.
+/// INFO that shows it.
 type Chore = (&'static str, &'static str);
 
 const SNAPSHOT: Chore = ("BGSAVE", "rdb_bgsave_in_progress");
