@@ -152,6 +152,13 @@ impl Host for World {
 
     fn commit(&mut self, effect: &Effect<'_>) {
         let applied = self.apply(effect);
+        if let Effect::Free { session, why } = effect {
+            // An expired session makes way for a grant.
+            assert_eq!((applied, *why), (Applied::Done, Freed::Expired));
+            let expired = self.sessions.remove(*session).expect("a known session");
+            assert!(!expired.is_live(self.moment), "a live session made way");
+            return;
+        }
         assert_eq!(self.applied.replace(applied), None, "one effect a call");
     }
 
@@ -309,6 +316,11 @@ impl World {
                 assert!(
                     (self.pool.used(moment) as i64) <= seats,
                     "granted above the limit"
+                );
+                // A floor that rises may have the expired ones be live again.
+                assert!(
+                    self.pool.len() as i64 <= seats,
+                    "expired sessions stand above the limit"
                 );
             }
             Step::Heartbeat { id, lease_ms } => {
