@@ -443,7 +443,7 @@ impl Stream {
             counted == tickets.to_string()
         });
         if !self.taste.boundless {
-            let highest = readings.iter().map(|reading| reading.used).max();
+            let highest = readings.iter().map(|reading| reading.count).max();
             assert!(highest.unwrap_or(0) <= MOST_SEATS, "{readings:?}");
         }
         self.replica_is_online();
@@ -545,7 +545,10 @@ struct Reading {
     sessions: usize,
     scanned: usize,
     with_metadata: usize,
+    /// With the invalid entries that a command has found.
     used: i64,
+    /// Entries of the legacy set that are no sessions of the pool: no more of them are counted.
+    elsewhere: i64,
     queued: i64,
     waiting: i64,
 }
@@ -570,8 +573,16 @@ impl Reading {
                 .position(|field| *field == Value::BulkString(name.into()));
             at.map_or(0, |at| number(info[at + 1].clone()))
         };
+        let count = number(wire.value(&[b"SEAT.COUNT", key]));
+        // A reader of the legacy set sees the sessions of the pool and the entries.
+        let set = [b"license:", key, b":active_sessions"].concat();
+        let seen = match wire.value(&[b"SCARD", &set[..]]) {
+            Value::Int(seen) => seen,
+            _ => 0,
+        };
         Self {
-            count: number(wire.value(&[b"SEAT.COUNT", key])),
+            count,
+            elsewhere: (seen - count).max(0),
             sessions: list(wire.value(&[b"SEAT.SESSIONS", key])).len(),
             scanned: list(scanned[1].clone()).len(),
             with_metadata: list(wire.value(&[b"SEAT.SESSIONS", key, b"WITHMETADATA"])).len() / 2,
@@ -588,7 +599,10 @@ impl Reading {
             self.scanned as i64,
             self.with_metadata as i64,
         ];
-        same.iter().all(|&figure| figure == self.used) && self.queued == self.waiting
+        let counted_elsewhere = self.used - self.count;
+        same.iter().all(|&figure| figure == self.count)
+            && (0..=self.elsewhere).contains(&counted_elsewhere)
+            && self.queued == self.waiting
     }
 }
 
