@@ -6,7 +6,15 @@ use crate::support::{Dialog, Server, eventually};
 /// unless it is told not to.
 fn quiet_server() -> Server {
     let at_once = "lazyfree-lazy-user-del no";
-    Server::builder().config(at_once).start()
+    let server = Server::builder().config(at_once).start();
+    // What a server sets aside once, with the first commands, is no pool's.
+    let metadata = format!(r#"{{"a":"{}"}}"#, "x".repeat(1000));
+    carry_out(
+        &server,
+        (0..300).map(|n| format!("SEAT.ACQUIRE warm {n} 300 {metadata}")),
+    );
+    Dialog::with(&server).expect("DEL warm", "1");
+    server
 }
 
 /// Sends all commands at once and checks that each was carried out.
