@@ -185,7 +185,7 @@ impl<'a> PoolKey<'a> {
         self.key.value().is_some()
     }
 
-    /// Tells of `count` seats that were freed and that no session of the pool had.
+    /// Reports `count` seats that were freed and that no session of the pool had.
     pub(crate) fn freed_elsewhere(&mut self, why: Freed, count: usize) {
         self.events.add(Events::of_freeing(why));
         for _ in 0..count {
