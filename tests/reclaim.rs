@@ -276,7 +276,7 @@ fn a_demoted_primary_stops() {
     assert_eq!(total(&server, "seat_ignored_effects"), 0);
 }
 
-/// A replica keeps its hints for the day of its promotion, but not for ever: pools with names of
+/// A replica keeps its deadlines until it is promoted, but not for ever: pools with names of
 /// their own come and go.
 #[test]
 fn a_replica_keeps_nothing_of_pools_that_are_gone() {
@@ -311,7 +311,7 @@ fn a_replica_keeps_nothing_of_pools_that_are_gone() {
     );
 }
 
-/// A hint for a lease that ended early, and hints in two databases for one name, are forgotten with
+/// A deadline of a lease that ended early, and those of a name in two databases, are forgotten with
 /// their pools.
 #[test]
 fn nothing_is_kept_of_deleted_pools_with_leases() {
