@@ -346,7 +346,7 @@ fn a_demoted_primary_goes_by_the_deadlines_it_is_sent() {
     let primary = with_grace(600_000).tcp().start();
     let other = with_grace(600_000).tcp().start();
     let mut dialog = Dialog::with(&other);
-    dialog.ask("SEAT.ACQUIRE own x 1 PX 50");
+    dialog.ask("SEAT.ACQUIRE own x 1 PX 500");
     signal(&other, "STOP");
     thread::sleep(Duration::from_millis(1300));
     signal(&other, "CONT");
