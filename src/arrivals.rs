@@ -1,4 +1,4 @@
-//! Which keys that the server loads can be pools at all, told without opening them.
+//! Which keys that the server loads can be pools at all, decided without opening them.
 //!
 //! An event follows each key that comes from an RDB or a payload, and most of them are other
 //! tenants' keys. A pool among them was read by this module just before. So as long as no value was
@@ -31,7 +31,7 @@ pub(crate) fn value_read() {
     READ.set(READ.get().saturating_add(1));
 }
 
-/// Whether an event tells that a key has come which may be a pool.
+/// Whether an event means that a key has come which may be a pool.
 ///
 /// While a second data set is loaded, what is read belongs to it. Only a client that writes on the
 /// replica restores a key then, into the data set that is shown.

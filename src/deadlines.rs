@@ -39,7 +39,7 @@ struct Registry {
     /// What the timer runs; absent until the module is loaded.
     on_timer: Option<fn(Ctx<'_>)>,
     /// The name that the timer looks at, whose deadline it has taken out.
-    looked_at: Option<(c_int, Box<[u8]>)>,
+    under_check: Option<(c_int, Box<[u8]>)>,
     /// The database of the last deadline that came up.
     last: c_int,
 }
@@ -58,7 +58,7 @@ impl Registry {
         deadlines: DataSets::new(BTreeMap::new()),
         timer: None,
         on_timer: None,
-        looked_at: None,
+        under_check: None,
         last: -1,
     };
 
@@ -142,17 +142,17 @@ pub(crate) fn forget(database: c_int, key: &[u8]) {
 /// If the pool had `deadlines`, its database has one here, unless the timer has just taken it.
 /// Where that leaves a doubt, the timer looks at once and finds out.
 pub(crate) fn forget_somewhere(ctx: Ctx<'_>, key: &[u8], deadlines: bool) {
-    let (having, is_looked_at): (Vec<c_int>, bool) = REGISTRY.with_borrow(|registry| {
+    let (having, is_under_check): (Vec<c_int>, bool) = REGISTRY.with_borrow(|registry| {
         let schedules = registry.deadlines.shown.iter();
         let having = schedules.filter(|(_, schedule)| schedule.contains(key));
-        let looked_at = registry.looked_at.as_ref();
+        let under_check = registry.under_check.as_ref();
         (
             having.map(|(&database, _)| database).collect(),
-            looked_at.is_some_and(|(_, name)| **name == *key),
+            under_check.is_some_and(|(_, name)| **name == *key),
         )
     });
     match having[..] {
-        [only] if deadlines && !is_looked_at => forget(only, key),
+        [only] if deadlines && !is_under_check => forget(only, key),
         _ => {
             for database in having {
                 note(ctx, database, key, ctx.now_ms());
@@ -208,10 +208,10 @@ pub(crate) fn databases_swapped(one: c_int, other: c_int) {
 }
 
 /// Something has happened to the second data set. O(1).
-pub(crate) fn follow(second: Second, are_databases_told: bool) {
+pub(crate) fn follow(second: Second, are_databases_known: bool) {
     let dropped = REGISTRY.with_borrow_mut(|registry| {
         let dropped = registry.deadlines.follow(second);
-        if second == Second::Shown && !are_databases_told {
+        if second == Second::Shown && !are_databases_known {
             let databases = &mut registry.deadlines.shown;
             if let Some(schedule) = databases.remove(&0) {
                 databases.insert(ANYWHERE, schedule);
@@ -264,14 +264,14 @@ pub(crate) fn follow_clock(ctx: Ctx<'_>, is_needed: impl FnOnce() -> bool) {
 /// at it. Databases take turns.
 pub(crate) fn take_due(ctx: Ctx<'_>) -> Option<(c_int, Box<[u8]>)> {
     REGISTRY.with_borrow_mut(|registry| {
-        registry.looked_at = registry.take_due(ctx.now_ms());
-        registry.looked_at.clone()
+        registry.under_check = registry.take_due(ctx.now_ms());
+        registry.under_check.clone()
     })
 }
 
 /// The timer looks at no name any more.
-pub(crate) fn has_looked() {
-    REGISTRY.with_borrow_mut(|registry| registry.looked_at = None);
+pub(crate) fn finish_check() {
+    REGISTRY.with_borrow_mut(|registry| registry.under_check = None);
 }
 
 #[cfg(test)]

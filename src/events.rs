@@ -107,7 +107,7 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
             queue::schedule_check(ctx, name.get().bytes());
         });
     }
-    server::puts_back_the_client(ctx, event, !migration::is_subscribed_to_keys());
+    server::restore_client_database(ctx, event, !migration::is_subscribed_to_keys());
 }
 
 fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
@@ -157,16 +157,16 @@ fn on_second_load(ctx: Ctx<'_>, second: Second) {
     if second == Second::Made {
         REPORTS_DATABASES.set(false);
     }
-    let are_told = REPORTS_DATABASES.get() || !ctx.has_keys_beyond_database_0();
-    follow(ctx, second, are_told);
+    let are_known = REPORTS_DATABASES.get() || !ctx.has_keys_beyond_database_0();
+    follow(ctx, second, are_known);
 }
 
-/// Has everybody follow the second data set. `are_databases_told` is whether what is kept of it
+/// Has everybody follow the second data set. `are_databases_known` is whether what is kept of it
 /// stands in the right databases.
-fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
+fn follow(ctx: Ctx<'_>, second: Second, are_databases_known: bool) {
     stats::follow(second);
-    deadlines::follow(second, are_databases_told);
-    migration::follow(ctx, second, are_databases_told);
+    deadlines::follow(second, are_databases_known);
+    migration::follow(ctx, second, are_databases_known);
     if second == Second::Shown {
         // Whoever is blocked on a replica that takes writes finds other values under the names.
         queue::schedule_checks(ctx, |_| true);

@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_shadow_key_is_another_one_in_the_same_slot() {
-        for (key, told) in KEYS {
+        for (key, expected) in KEYS {
             assert_eq!(
                 slot(&shadow_name(key, true)),
-                told,
+                expected,
                 "{}",
                 key.escape_ascii()
             );

@@ -19,7 +19,7 @@ use crate::stats::{self, Total};
 use crate::{deadlines, grace};
 
 /// How often to look whether the legacy keys still stand in the way of those who wait.
-const LEGACY_LOOK_MS: i64 = 1000;
+const LEGACY_CHECK_MS: i64 = 1000;
 
 /// An open key that holds a pool or nothing.
 ///
@@ -307,7 +307,7 @@ impl Host for PoolKey<'_> {
         self.invalid_entry(session).is_some()
     }
 
-    /// Where the pool has moved to another server, the timer tells those who wait.
+    /// Where the pool has moved to another server, the timer answers those who wait.
     fn serves_queue(&self) -> bool {
         self.pool().has_sessions() || !queue::has_departed(self.database, self.name.bytes())
     }
@@ -356,7 +356,7 @@ impl Host for PoolKey<'_> {
             }
             Outcome::NoSeats => queue::Outcome::NoSeats,
         };
-        queue::decided(waiter, outcome);
+        queue::set_outcome(waiter, outcome);
         self.wakes.push(id);
     }
 
@@ -370,7 +370,7 @@ impl Host for PoolKey<'_> {
         total.add();
     }
 
-    fn look_at(&mut self, at_ms: i64) {
+    fn schedule(&mut self, at_ms: i64) {
         self.note(at_ms);
     }
 }
@@ -424,12 +424,12 @@ impl Drop for PoolKey<'_> {
                 // What was noted for those who wait has gone with the pool.
                 self.note(self.moment.now_ms);
             } else if has_waiters && (self.suspended.is_some() || self.invalid.is_some()) {
-                self.note(self.moment.now_ms + LEGACY_LOOK_MS);
+                self.note(self.moment.now_ms + LEGACY_CHECK_MS);
             }
         }
         self.events.notify(self.ctx, self.name);
         for key in &self.gone {
-            self.ctx.tell_gone(key.get());
+            self.ctx.notify_del(key.get());
         }
         queue::unblock(&self.wakes);
     }

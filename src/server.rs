@@ -66,7 +66,7 @@ fn has_failed_to_save(ctx: Ctx<'_>) -> bool {
         && !is(b"save", b"")
 }
 
-/// The value of a setting of the server's, if `CONFIG` tells: whoever runs the server may have
+/// The value of a setting of the server's, if `CONFIG` shows it: whoever runs the server may have
 /// taken that away.
 fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let (get, setting) = (OwnedStr::new(b"GET"), OwnedStr::new(name));
@@ -74,7 +74,7 @@ fn setting(ctx: Ctx<'_>, name: &[u8]) -> Option<Vec<u8>> {
     reply.array_after(name).into_iter().next()
 }
 
-/// Whether what a blocked client is told when the module wakes it waits in a buffer until the end
+/// Whether what a blocked client is sent when the module wakes it waits in a buffer until the end
 /// of the turn, so that it is lost if something else ends the wait before: on Valkey since 8.0.
 /// Since then it has also had the module API under a name of its own, which is what can be asked
 /// for.
@@ -86,27 +86,27 @@ pub(crate) fn replies_later() -> bool {
 
 thread_local! {
     /// The database of the client whose MOVE, or COPY of a pool, is under way.
-    static BEGAN_IN: Cell<Option<c_int>> = const { Cell::new(None) };
+    static CLIENT_DATABASE: Cell<Option<c_int>> = const { Cell::new(None) };
 }
 
 /// A client copies a pool from its database.
 pub(crate) fn copies_from(database: c_int) {
-    BEGAN_IN.set(Some(database));
+    CLIENT_DATABASE.set(Some(database));
 }
 
 /// To be called at the end of each callback of a key event; `is_last` says whether no other
 /// callback of this module hears of the same. A Valkey that reports the arrival of a key in the
 /// context of the client itself leaves it in the database of that key: it is put back. Elsewhere
 /// the context is the callback's own, and goes with it.
-pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
+pub(crate) fn restore_client_database(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
     match event.to_bytes() {
-        b"move_from" => BEGAN_IN.set(Some(ctx.selected_database())),
+        b"move_from" => CLIENT_DATABASE.set(Some(ctx.selected_database())),
         b"move_to" | b"copy_to" => {
-            if let Some(database) = BEGAN_IN.get() {
+            if let Some(database) = CLIENT_DATABASE.get() {
                 ctx.select_database(database);
             }
             if is_last {
-                BEGAN_IN.set(None);
+                CLIENT_DATABASE.set(None);
             }
         }
         _ => {}
@@ -116,9 +116,9 @@ pub(crate) fn puts_back_the_client(ctx: Ctx<'_>, event: &CStr, is_last: bool) {
 /// Whether Valkey is of a version that, after MOVE and after COPY to another database, leaves a
 /// client there if any module listens to key events. What the client does next, and what follows in
 /// the AOF and on replicas, is then done there. After MOVE and after COPY of a pool it is put back
-/// ([`puts_back_the_client`]), but nothing tells where COPY of another key began. Nor does anything
+/// ([`restore_client_database`]), but nothing shows where COPY of another key began. Nor does anything
 /// but the version shows this: to find out, one would have to copy a key.
-fn loses_the_database(ctx: Ctx<'_>) -> bool {
+fn loses_client_database(ctx: Ctx<'_>) -> bool {
     let Some(version) = valkey_version(&Info::of(ctx, c"server")) else {
         return false;
     };
@@ -130,13 +130,13 @@ fn loses_the_database(ctx: Ctx<'_>) -> bool {
     (FIRST_TO_LOSE..FIRST_TO_KEEP).contains(&(next(), next(), next()))
 }
 
-/// The versions of Valkey between which [`loses_the_database`].
+/// The versions of Valkey between which [`loses_client_database`].
 const FIRST_TO_LOSE: (u32, u32, u32) = (8, 1, 1);
 const FIRST_TO_KEEP: (u32, u32, u32) = (9, 1, 1);
 
 /// Warns of a set-up in which the pool cannot keep what it promises.
 pub(crate) fn warn(ctx: Ctx<'_>) {
-    if loses_the_database(ctx) {
+    if loses_client_database(ctx) {
         ctx.log_warning(&format!(
             "{} leaves a client in the wrong database after COPY ... DB if a module listens to key \
              events, as this one does: copy pools only to other databases, or use Valkey 9.1.1 or \

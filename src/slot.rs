@@ -13,7 +13,7 @@ pub(crate) fn hashed_part(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// The slot of a key, as `CLUSTER KEYSLOT` tells it.
+/// The slot of a key, as `CLUSTER KEYSLOT` gives it.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     slot_of_part(hashed_part(key))
 }
@@ -54,7 +54,7 @@ const CRC16: [u16; 256] = {
 pub(crate) mod tests {
     use super::slot;
 
-    /// Keys of all kinds, and their slots as `CLUSTER KEYSLOT` tells them.
+    /// Keys of all kinds, and their slots as `CLUSTER KEYSLOT` gives them.
     pub(crate) const KEYS: [(&[u8], u16); 12] = [
         (b"pool", 785),
         (b"123456789", 12739),
@@ -72,8 +72,8 @@ pub(crate) mod tests {
 
     #[test]
     fn slots_are_those_that_the_server_tells() {
-        for (key, told) in KEYS {
-            assert_eq!(slot(key), told, "{}", key.escape_ascii());
+        for (key, expected) in KEYS {
+            assert_eq!(slot(key), expected, "{}", key.escape_ascii());
         }
     }
 }

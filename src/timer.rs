@@ -84,7 +84,7 @@ fn expire_due(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool + Copy) {
             break;
         }
     }
-    deadlines::has_looked();
+    deadlines::finish_check();
 }
 
 /// Has the pools of this name be looked at, in whichever databases they are.
@@ -111,7 +111,7 @@ fn expire_from(
         // The slot may come back, or the cluster may be down only for a while: then the leases are
         // still to be reclaimed.
         let is_pool = PoolKey::look(ctx, name, moment).is_ok_and(|key| key.exists());
-        return (some_left || is_pool).then_some(moment.now_ms + queue::SLOT_LOOK_MS);
+        return (some_left || is_pool).then_some(moment.now_ms + queue::SLOT_CHECK_MS);
     }
     let Ok(mut key) = migration::open_for_write(ctx, name, moment, Caller::Module) else {
         // A key of another type has no leases, whatever was noted.
@@ -138,8 +138,8 @@ fn expire_from(
     key.machine().serve();
     // In a cluster the slot may go without an event.
     let slot =
-        (key.has_blocked() && ctx.is_in_cluster()).then(|| moment.now_ms + queue::SLOT_LOOK_MS);
-    key.machine().next_look_ms().into_iter().chain(slot).min()
+        (key.has_blocked() && ctx.is_in_cluster()).then(|| moment.now_ms + queue::SLOT_CHECK_MS);
+    key.machine().next_change_ms().into_iter().chain(slot).min()
 }
 
 /// A turn of the server's cron.

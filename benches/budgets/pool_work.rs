@@ -80,7 +80,7 @@ impl Host for Alone {
 
     fn notice(&mut self, _notice: Notice) {}
 
-    fn look_at(&mut self, _at_ms: i64) {}
+    fn schedule(&mut self, _at_ms: i64) {}
 }
 
 impl Alone {

@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// The figure that a new entry gets: its own, unless too many others are stated.
-    fn told_apart(model: &[Known], figure: i64) -> i64 {
+    fn figure_kept_of(model: &[Known], figure: i64) -> i64 {
         let known: BTreeSet<i64> = model.iter().map(|entry| entry.figure).collect();
         if known.contains(&figure) || known.len() < MOST_FIGURES {
             return figure;
@@ -266,10 +266,10 @@ mod tests {
                         if model.iter().any(|entry| entry.arrival == arrival) {
                             continue;
                         }
-                        let figure_told = told_apart(&model, figure);
+                        let figure_kept = figure_kept_of(&model, figure);
                         let slot = entries.insert(&[session], figure, arrival, number);
                         prop_assert_eq!(entries.slot_of(&[session]), Some(slot));
-                        model.push(Known { session, figure: figure_told, arrival, number });
+                        model.push(Known { session, figure: figure_kept, arrival, number });
                         model.sort_by_key(|entry| entry.arrival);
                     }
                     Step::Remove(session) => {

@@ -16,7 +16,7 @@ const SPARE_MS: u64 = 1000;
 
 /// For how long the ticket of a blocked client is valid when it is renewed: each renewal is
 /// replicated, so not for too short.
-fn attended_ms(ticket_ms: u64) -> u64 {
+fn renewal_ms(ticket_ms: u64) -> u64 {
     ticket_ms.max(SPARE_MS).saturating_add(SPARE_MS)
 }
 
@@ -30,7 +30,7 @@ pub trait Host {
     type Client: Clone + PartialEq;
 
     /// How many waiters are served, or tickets seen to, in one step at most. What is left is for
-    /// [`Host::look_at`].
+    /// [`Host::schedule`].
     const BATCH: usize = 64;
 
     /// The pool, or an empty one where there is none.
@@ -66,7 +66,7 @@ pub trait Host {
     fn block_client(&mut self, session: &[u8]) -> Option<Self::Client>;
 
     /// Carries out an effect here and on whoever follows, and notes its deadline as by
-    /// [`Host::look_at`]. A grant or a join creates a missing pool.
+    /// [`Host::schedule`]. A grant or a join creates a missing pool.
     fn commit(&mut self, effect: &Effect<'_>);
 
     /// A session has confirmed a seat that it holds, without an effect.
@@ -80,7 +80,7 @@ pub trait Host {
 
     /// Something is left to do here at this time, in milliseconds of unix time:
     /// [`Machine::expire`], then [`Machine::serve`].
-    fn look_at(&mut self, at_ms: i64);
+    fn schedule(&mut self, at_ms: i64);
 }
 
 /// What happened, for whoever listens, in addition to what an effect says by itself.
@@ -237,7 +237,7 @@ pub enum WaitEnd {
 ///   is no seat.
 ///
 /// No step serves more than [`Host::BATCH`] waiters. The rest keep their order, and
-/// [`Host::look_at`] is called to go on.
+/// [`Host::schedule`] is called to go on.
 ///
 /// ```text
 ///        ACQUIRE                     RELEASE, REVOKE, CLEANUP, RESIZE, expire, take_back
@@ -248,7 +248,7 @@ pub enum WaitEnd {
 ///           │                                       v     v
 ///    may wait? ──yes──> join the queue ───────────> serve: tickets that end, then whose turn it is
 ///           │                                             │
-///        NoSeats                                    wake, or look_at
+///        NoSeats                                    wake, or schedule
 /// ```
 ///
 /// A host that keeps all in memory, and a scene in it: Alice holds the one seat, Bob waits for it.
@@ -263,7 +263,7 @@ pub enum WaitEnd {
 ///     pool: Pool,
 ///     blocked: BlockedQueue<u32>,
 ///     last_arrival: u64,
-///     told: Vec<(u32, Outcome)>,
+///     heard: Vec<(u32, Outcome)>,
 /// }
 ///
 /// impl Host for Memory {
@@ -290,10 +290,10 @@ pub enum WaitEnd {
 ///     }
 ///     fn confirm(&mut self, _session: &[u8]) {}
 ///     fn wake(&mut self, waiter: Waiter<u32>, outcome: Outcome) {
-///         self.told.push((waiter.client, outcome));
+///         self.heard.push((waiter.client, outcome));
 ///     }
 ///     fn notice(&mut self, _notice: Notice) {}
-///     fn look_at(&mut self, _at_ms: i64) {}
+///     fn schedule(&mut self, _at_ms: i64) {}
 /// }
 ///
 /// struct Always;
@@ -313,7 +313,7 @@ pub enum WaitEnd {
 ///     pool: Pool::new(0),
 ///     blocked: BlockedQueue::new(),
 ///     last_arrival: 0,
-///     told: Vec::new(),
+///     heard: Vec::new(),
 /// };
 /// let request = |session, blocks| AcquireRequest {
 ///     session,
@@ -333,7 +333,7 @@ pub enum WaitEnd {
 ///
 /// // The seat goes to Bob in the same step in which Alice gives it back.
 /// assert_eq!(machine.release(b"alice"), Some(1));
-/// assert!(matches!(host.told[..], [(7, Outcome::Granted(_))]));
+/// assert!(matches!(host.heard[..], [(7, Outcome::Granted(_))]));
 /// ```
 pub struct Machine<'h, H: Host> {
     host: &'h mut H,
@@ -472,7 +472,7 @@ impl<'h, H: Host> Machine<'h, H> {
         match request.ticket_ms {
             Some(length_ms) => {
                 let valid_ms = match client {
-                    Some(_) => attended_ms(length_ms),
+                    Some(_) => renewal_ms(length_ms),
                     None => length_ms,
                 };
                 let ticket = Ticket {
@@ -626,7 +626,7 @@ impl<'h, H: Host> Machine<'h, H> {
         if self.queue().is_empty() {
             return 0;
         }
-        let seen_to = self.see_to_tickets();
+        let maintained = self.maintain_tickets();
         let (mut granted, mut served) = (0, 0);
         while served < H::BATCH
             && let Some(is_granted) = self.serve_next()
@@ -634,8 +634,8 @@ impl<'h, H: Host> Machine<'h, H> {
             granted += usize::from(is_granted);
             served += 1;
         }
-        if served == H::BATCH || seen_to == H::BATCH {
-            self.host.look_at(self.now.now_ms);
+        if served == H::BATCH || maintained == H::BATCH {
+            self.host.schedule(self.now.now_ms);
         }
         granted
     }
@@ -651,7 +651,7 @@ impl<'h, H: Host> Machine<'h, H> {
             self.serve_next();
         }
         if self.is_turn_ahead_of(arrival) {
-            self.host.look_at(self.now.now_ms);
+            self.host.schedule(self.now.now_ms);
             return false;
         }
         true
@@ -676,7 +676,7 @@ impl<'h, H: Host> Machine<'h, H> {
     fn serve_next(&mut self) -> Option<bool> {
         let session: Box<[u8]> = self.next_turn()?.session().into();
         if self.is_holder(&session) {
-            self.holder_came(&session);
+            self.became_holder(&session);
             return Some(false);
         }
         let waiter = self.remove_client(&session)?;
@@ -693,31 +693,31 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Removes tickets that are lost and renews those whose clients are still blocked, a bounded
     /// number of them, and returns how many that were.
-    fn see_to_tickets(&mut self) -> usize {
+    fn maintain_tickets(&mut self) -> usize {
         let soon_ms = self.now.now_ms.saturating_add_unsigned(SPARE_MS);
         let soon = self.now.moved_to(soon_ms);
         let ending = self.host.pool().lost_tickets(soon, H::BATCH);
         let ending: Vec<Box<[u8]>> = ending.map(Box::from).collect();
-        let mut seen_to = 0;
+        let mut maintained = 0;
         for session in &ending {
             let is_lost = self.host.pool().ticket(self.now, session).is_none();
             let blocked = self.host.blocked().get(session);
             match blocked.map(|entry| entry.waiting.request.ticket_ms) {
                 // The client is still there, so its position is kept without a poll.
-                Some(Some(ticket_ms)) => self.keep_ticket(session, attended_ms(ticket_ms)),
+                Some(Some(ticket_ms)) => self.renew_ticket(session, renewal_ms(ticket_ms)),
                 // The client never asked for a ticket: it waits on without.
                 Some(None) if is_lost => self.drop_ticket(session),
                 None if is_lost => self.leave(session),
                 _ => continue,
             }
-            seen_to += 1;
+            maintained += 1;
         }
-        seen_to
+        maintained
     }
 
     /// When time alone will next change something here: a lease expires, or a ticket is lost or to
     /// be renewed. O(1).
-    pub fn next_look_ms(&self) -> Option<i64> {
+    pub fn next_change_ms(&self) -> Option<i64> {
         let pool = self.host.pool();
         let ticket = pool.first_lost().map(|ticket| {
             let deadline_ms = self.now.effective(ticket.waiting.deadline_ms);
@@ -737,7 +737,7 @@ impl<'h, H: Host> Machine<'h, H> {
         let position = self.queue().position(session);
         let (_, blocked) = self.host.pool_and_blocked();
         let waiter = blocked.remove_client(session, client)?;
-        self.look_at_others();
+        self.schedule_serving();
         let used = self.used();
         if self.is_live(session) {
             // Without a lease, since nothing may be written now.
@@ -769,7 +769,7 @@ impl<'h, H: Host> Machine<'h, H> {
     /// for a ticket keeps its position for `ticket_ms` from now on, and the queue is served. A host
     /// forgets this where the session has polled in between. O(log n).
     pub fn after_wait(&mut self, session: &[u8], ticket_ms: u64) {
-        self.keep_ticket(session, ticket_ms);
+        self.renew_ticket(session, ticket_ms);
         self.serve();
     }
 
@@ -820,7 +820,7 @@ impl<'h, H: Host> Machine<'h, H> {
             .map(Box::from)
             .collect();
         for session in &holders {
-            self.holder_came(session);
+            self.became_holder(session);
         }
         holders.len() == H::BATCH
     }
@@ -828,14 +828,14 @@ impl<'h, H: Host> Machine<'h, H> {
     /// A session has come to hold a seat, in the pool or elsewhere, without an ACQUIRE: it leaves
     /// the queue, and its client, if one is blocked here, is answered so. [`Machine::serve`] is to
     /// follow. O(log n).
-    pub fn holder_came(&mut self, session: &[u8]) {
+    pub fn became_holder(&mut self, session: &[u8]) {
         if !self.is_live(session) {
             // No effect has taken its ticket.
             self.drop_ticket(session);
         }
         if let Some(waiter) = self.remove_client(session) {
             self.wake_holder(waiter);
-            self.look_at_others();
+            self.schedule_serving();
         }
     }
 
@@ -896,7 +896,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Has the ticket of `session` be valid for `valid_ms` from now on, lost or not.
-    fn keep_ticket(&mut self, session: &[u8], valid_ms: u64) {
+    fn renew_ticket(&mut self, session: &[u8], valid_ms: u64) {
         let pool = self.host.pool();
         let kept = pool.any_ticket(session).and_then(|entry| {
             let ticket = entry.waiting.kept(self.now.now_ms, valid_ms)?;
@@ -915,9 +915,9 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Somebody has left the queue, so it may be the turn of others.
-    fn look_at_others(&mut self) {
+    fn schedule_serving(&mut self) {
         if !self.queue().is_empty() {
-            self.host.look_at(self.now.now_ms);
+            self.host.schedule(self.now.now_ms);
         }
     }
 

@@ -172,7 +172,7 @@ impl Host for World {
         panic!("{notice:?} where nobody waits")
     }
 
-    fn look_at(&mut self, at_ms: i64) {
+    fn schedule(&mut self, at_ms: i64) {
         panic!("{at_ms} where nobody waits")
     }
 }

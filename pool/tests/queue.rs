@@ -561,7 +561,7 @@ struct Caller {
     /// What it is to state if it joins the queue: its own figure, or the one that it has stated.
     figure: i64,
     /// Whether it is in the queue by now.
-    has_joined: bool,
+    finish_join: bool,
 }
 
 /// What an ACQUIRE must come to.
@@ -660,7 +660,7 @@ impl Key<'_> {
         let known = model.queue.iter().find(|entry| entry.id == id);
         let stated = known.and_then(|entry| Some(entry.ticket?.1));
         let (valid_ms, expected) = match self.subject {
-            Subject::Calling(caller) if caller.call.id == id && !caller.has_joined => {
+            Subject::Calling(caller) if caller.call.id == id && !caller.finish_join => {
                 let ms = caller.call.ticket_ms.expect("it asked for a ticket");
                 let is_blocked = caller.call.is_blocked();
                 (if is_blocked { attended(ms) } else { ms }, caller.figure)
@@ -692,7 +692,7 @@ impl Key<'_> {
                 Some(known) if !has_room => known.figure(),
                 _ => call.seats,
             },
-            has_joined: false,
+            finish_join: false,
         };
         let fails = |fault: Fault| call.fault == Some(fault);
         let refused = |fault| Expected::Refused(Refusal::Unmet(fault));
@@ -737,7 +737,7 @@ impl Key<'_> {
         if self.name.has_moved {
             self.name.has_moved = self.machine().answer_holders();
             if self.name.has_moved {
-                self.look_at(self.shared.now.now_ms);
+                self.schedule(self.shared.now.now_ms);
             }
         }
     }
@@ -886,7 +886,7 @@ impl Key<'_> {
         if let Some(effect) = import.effect(&pool, now, seats) {
             self.commit(&effect);
             self.name.model.holders_elsewhere.remove(&id);
-            self.machine().holder_came(&session);
+            self.machine().became_holder(&session);
             self.machine().serve();
             self.is_served();
         }
@@ -901,7 +901,7 @@ impl Key<'_> {
                 return;
             }
             model.holders_elsewhere.insert(id);
-            self.machine().holder_came(&bytes_of(id));
+            self.machine().became_holder(&bytes_of(id));
             self.waits_no_longer(&[id]);
         }
         self.machine().serve();
@@ -929,7 +929,7 @@ impl Key<'_> {
             self.name.model.drop_client(id);
             self.shared.tell(number, Told::Gone);
             self.name.ended.extend(ticket_ms.map(|ms| (id, ms)));
-            self.look_at(now.now_ms);
+            self.schedule(now.now_ms);
             return;
         }
         let end = self.machine().end_wait(&session, &number);
@@ -955,7 +955,7 @@ impl Key<'_> {
                 assert_eq!((told, seats), (used, client.figure));
                 assert_eq!((Some(position - 1), Some(ticket_ms)), (index, survives));
                 self.name.ended.push((id, ticket_ms));
-                self.look_at(now.now_ms);
+                self.schedule(now.now_ms);
                 Told::Queued(position)
             }
             WaitEnd::NoSeats { used: told, seats } => {
@@ -1017,8 +1017,8 @@ impl Key<'_> {
         self.machine().expire(BATCH);
         self.machine().serve();
         self.is_served();
-        if let Some(next_ms) = self.machine().next_look_ms() {
-            self.look_at(next_ms);
+        if let Some(next_ms) = self.machine().next_change_ms() {
+            self.schedule(next_ms);
         }
     }
 
@@ -1106,7 +1106,7 @@ impl Host for Key<'_> {
                 if let Subject::Calling(caller) = &mut self.subject
                     && caller.call.id == id
                 {
-                    caller.has_joined = true;
+                    caller.finish_join = true;
                     self.name.ended.retain(|(other, _)| *other != id);
                 }
             }
@@ -1133,7 +1133,7 @@ impl Host for Key<'_> {
             self.confirm(session);
         }
         if let Some(deadline_ms) = effect.deadline_ms() {
-            self.look_at(deadline_ms);
+            self.schedule(deadline_ms);
         }
     }
 
@@ -1165,7 +1165,7 @@ impl Host for Key<'_> {
                 assert!(used <= seats as u64);
                 if self.shared.clients[number as usize].is_dead {
                     self.name.unconfirmed.push(waiter);
-                    self.look_at(now.now_ms);
+                    self.schedule(now.now_ms);
                     Told::Gone
                 } else {
                     Told::Granted
@@ -1201,7 +1201,7 @@ impl Host for Key<'_> {
         }
     }
 
-    fn look_at(&mut self, at_ms: i64) {
+    fn schedule(&mut self, at_ms: i64) {
         let due_ms = self.name.due_ms.map_or(at_ms, |due_ms| due_ms.min(at_ms));
         self.name.due_ms = Some(due_ms);
     }
@@ -1243,7 +1243,7 @@ impl Name {
         self.has_moved = true;
         let mut key = self.key(shared);
         key.machine().pool_changed();
-        key.look_at(key.shared.now.now_ms);
+        key.schedule(key.shared.now.now_ms);
     }
 
     fn is_due(&self, now: Moment) -> bool {
@@ -1390,7 +1390,7 @@ impl World {
             Step::Import(at, id) => self.at(at, |key| key.import(id)),
             Step::Elsewhere(at, taken) => self.at(at, |key| {
                 key.name.model.elsewhere = taken;
-                key.look_at(key.shared.now.now_ms);
+                key.schedule(key.shared.now.now_ms);
             }),
             Step::HoldsElsewhere(at, id) => self.at(at, |key| key.holds_elsewhere(id)),
             Step::TimeOut(at, id) => self.at(at, |key| key.end_wait(id, false)),
@@ -1410,7 +1410,7 @@ impl World {
             }
             Step::Hold(holds) => {
                 self.shared.now.holds_grants = holds;
-                (0..2).for_each(|at| self.at(at, |key| key.look_at(key.shared.now.now_ms)));
+                (0..2).for_each(|at| self.at(at, |key| key.schedule(key.shared.now.now_ms)));
             }
             Step::RenameFrom(from) => self.move_value(from, true),
             Step::CopyFrom(from) => self.move_value(from, false),
@@ -1435,7 +1435,7 @@ impl World {
         for at in 0..2 {
             // The timer does not go by the clock: what was due stays due.
             if self.names[at].is_due(was) {
-                self.at(at, |key| key.look_at(key.shared.now.now_ms));
+                self.at(at, |key| key.schedule(key.shared.now.now_ms));
             }
         }
     }

@@ -73,16 +73,16 @@ impl Command for Acquire {
                 replies::no_seats(ctx, used, seats);
             }
             Acquired::Queued { used, position } => {
-                queue::polled(key.database, key.name.bytes(), session);
+                queue::note_poll(key.database, key.name.bytes(), session);
                 replies::queued(ctx, used, seats, position);
             }
             Acquired::Blocked(client) => {
                 if request.ticket_ms.is_some() {
-                    queue::polled(key.database, key.name.bytes(), session);
+                    queue::note_poll(key.database, key.name.bytes(), session);
                 }
                 let name = key.name;
                 drop(key);
-                queue::has_joined(ctx, name, client);
+                queue::finish_join(ctx, name, client);
             }
         }
         Ok(())

@@ -97,7 +97,7 @@ impl Ctx<'_> {
     }
 
     /// Removes a key that exists, here and on whoever follows, as UNLINK does, but reports it only
-    /// by [`Ctx::tell_gone`].
+    /// by [`Ctx::notify_del`].
     pub(crate) fn unlink(self, key: Str<'_>) {
         self.with_key(key, Mode::Tend, |handle| {
             // SAFETY: the key is open for writing.
@@ -108,7 +108,7 @@ impl Ctx<'_> {
     }
 
     /// Publishes the event of a key that was removed.
-    pub(crate) fn tell_gone(self, key: Str<'_>) {
+    pub(crate) fn notify_del(self, key: Str<'_>) {
         self.notify(raw::REDISMODULE_NOTIFY_GENERIC as c_int, c"del", key);
     }
 

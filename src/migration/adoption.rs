@@ -40,7 +40,7 @@ const RIGHTS: u32 = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_D
 
 /// How often one command looks at the legacy keys, at most: whoever hears of the entries that go
 /// may add others.
-const LOOKS: usize = 3;
+const MAX_CHECKS: usize = 3;
 
 /// Opens a pool to change it, and first adopts what is in its legacy keys: nothing is granted past
 /// those sessions. Invalid entries stay there, and count as taken seats. While the entries cannot
@@ -116,7 +116,7 @@ fn adopt<'a>(
 ) -> Result<PoolKey<'a>, Error> {
     let database = ctx.selected_database();
     let names = LegacyKeys::of(name.bytes());
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_CHECKS {
         let value = PoolKey::look(ctx, name, moment)?.value();
         // To look at other keys may end their time to live, and whoever listens to that may open
         // the pool: so it is not open meanwhile.
@@ -154,7 +154,7 @@ fn adopt<'a>(
         key.count_invalid(invalid.clone());
         import(&mut key, &imports);
         for session in invalid.sessions() {
-            key.machine().holder_came(session);
+            key.machine().became_holder(session);
         }
         key.machine().serve();
         if others.are_none() {
@@ -279,7 +279,7 @@ fn import(key: &mut PoolKey<'_>, imports: &[Import<'_>]) -> usize {
         }
     }
     for import in imports {
-        key.machine().holder_came(import.session());
+        key.machine().became_holder(import.session());
     }
     imported
 }

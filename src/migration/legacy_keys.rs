@@ -306,7 +306,7 @@ fn on_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
             }
         });
     }
-    server::puts_back_the_client(ctx, event, true);
+    server::restore_client_database(ctx, event, true);
 }
 
 /// Two databases have been swapped.
@@ -341,7 +341,7 @@ pub(crate) fn flushed(database: c_int) {
 }
 
 /// Something has happened to the second data set.
-pub(crate) fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
+pub(crate) fn follow(ctx: Ctx<'_>, second: Second, are_databases_known: bool) {
     let (dropped, must_walk) = update(|state| {
         state.known.shown.is_whole = state.is_on && state.walk.is_none();
         let dropped = state.known.follow(second);
@@ -351,7 +351,7 @@ pub(crate) fn follow(ctx: Ctx<'_>, second: Second, are_databases_told: bool) {
         }
         let is_other = second == Second::Shown && state.is_on;
         let mut misplaced = None;
-        if is_other && !are_databases_told {
+        if is_other && !are_databases_known {
             misplaced = Some(std::mem::take(&mut state.known.shown));
         }
         if is_other && state.known.shown.is_whole {

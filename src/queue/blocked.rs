@@ -8,7 +8,7 @@ use seat_pool::WaitEnd;
 use super::departed::has_departed;
 use super::waking::unblock;
 use super::{
-    Deferred, Name, Outcome, SLOT_LOOK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
+    Deferred, Name, Outcome, SLOT_CHECK_MS, STATE, Waiter, WaiterId, forget_unconfirmed,
     is_unconfirmed, put, take,
 };
 use crate::error::Error;
@@ -18,7 +18,7 @@ use crate::pool_key::PoolKey;
 use crate::{deadlines, grace, old_servers, replies, server, stats};
 
 /// Blocks the client of this call for `session` until it is woken, for at most `timeout_ms`; 0 is
-/// for ever. It must then join the queue of `key`, which is open, and [`has_joined`] must follow
+/// for ever. It must then join the queue of `key`, which is open, and [`finish_join`] must follow
 /// once that is closed. `None` if the server does not let this client be blocked.
 pub(crate) fn block(
     ctx: Ctx<'_>,
@@ -48,10 +48,10 @@ pub(crate) fn block(
 }
 
 /// A blocked client has joined the queue of `key`, which is closed: it can be woken from now on.
-pub(crate) fn has_joined(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId) {
+pub(crate) fn finish_join(ctx: Ctx<'_>, key: Str<'_>, id: WaiterId) {
     if ctx.is_in_cluster() {
-        let look_ms = ctx.now_ms() + SLOT_LOOK_MS;
-        deadlines::note(ctx, ctx.selected_database(), key.bytes(), look_ms);
+        let check_ms = ctx.now_ms() + SLOT_CHECK_MS;
+        deadlines::note(ctx, ctx.selected_database(), key.bytes(), check_ms);
     }
     let is_waiting = STATE.with_borrow_mut(|state| {
         state.waiters.get_mut(&id).is_none_or(|waiter| {
@@ -93,7 +93,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
                     });
                 }
             }
-            Deferred::KeepTicket(name, session, ticket_ms) => {
+            Deferred::RenewTicket(name, session, ticket_ms) => {
                 with_key(ctx, &name, |key| {
                     key.machine().after_wait(&session, ticket_ms);
                 });
@@ -207,7 +207,7 @@ fn end_wait(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> Result<(
             drop(key);
             defer(
                 ctx,
-                Deferred::KeepTicket(name.clone(), session.into(), ticket_ms),
+                Deferred::RenewTicket(name.clone(), session.into(), ticket_ms),
             );
         }
         WaitEnd::NoSeats { used, seats } => replies::no_seats(ctx, used, seats),
@@ -241,7 +241,7 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
             defer(
                 ctx,
                 match left.request.ticket_ms {
-                    Some(ticket_ms) => Deferred::KeepTicket(name, session, ticket_ms),
+                    Some(ticket_ms) => Deferred::RenewTicket(name, session, ticket_ms),
                     None => Deferred::TellLeft(name),
                 },
             );

@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx, Str};
 use crate::{deadlines, stats};
 
-pub(crate) use blocked::{block, has_deferred, has_joined, run_deferred, unblock_late};
+pub(crate) use blocked::{block, finish_join, has_deferred, run_deferred, unblock_late};
 pub(crate) use departed::{
     forget_departed, forget_saved, has_departed, value_deleted, value_saved,
 };
@@ -47,7 +47,7 @@ pub(crate) type BlockClient = fn(Ctx<'_>, c_int, Str<'_>, &[u8], i64) -> Option<
 pub(crate) const BATCH: usize = 64;
 
 /// How often a node of a cluster looks whether a key where clients are blocked is still its own.
-pub(crate) const SLOT_LOOK_MS: i64 = 1000;
+pub(crate) const SLOT_CHECK_MS: i64 = 1000;
 
 /// A name: the database's number and the key.
 type Name = (c_int, Box<[u8]>);
@@ -91,7 +91,7 @@ enum Deferred {
     TakeBack(WaiterId, Waiter),
     /// The ticket of a client that went during its long poll: valid for its own time from that
     /// moment on.
-    KeepTicket(Name, Box<[u8]>, u64),
+    RenewTicket(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
     TellLeft(Name),
 }
@@ -200,17 +200,17 @@ pub(crate) fn note_arrival(arrival: u64) {
 
 /// Notes that a session with a ticket has polled, so that nothing older decides how long it is
 /// valid.
-pub(crate) fn polled(database: c_int, key: &[u8], session: &[u8]) {
+pub(crate) fn note_poll(database: c_int, key: &[u8], session: &[u8]) {
     STATE.with_borrow_mut(|state| {
         state.deferred.retain(|action| {
-            !matches!(action, Deferred::KeepTicket(name, other, _)
+            !matches!(action, Deferred::RenewTicket(name, other, _)
                 if name.0 == database && *name.1 == *key && **other == *session)
         });
     });
 }
 
 /// The answer to a waiter that has left the queue is decided.
-pub(crate) fn decided(waiter: seat_pool::Waiter<WaiterId>, outcome: Outcome) {
+pub(crate) fn set_outcome(waiter: seat_pool::Waiter<WaiterId>, outcome: Outcome) {
     STATE.with_borrow_mut(|state| {
         if let Some(known) = state.waiters.get_mut(&waiter.client) {
             known.outcome = outcome;

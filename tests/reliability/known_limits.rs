@@ -118,7 +118,7 @@ fn a_client_is_where_it_was_when_it_has_moved_or_copied_a_pool() {
 #[test]
 fn valkey_8_1_1_to_9_1_0_loses_its_database_on_a_text_copy() {
     let server = Server::start();
-    let loses = server.product().loses_the_database();
+    let loses = server.product().loses_client_database();
     let log = server.log();
     let is_warned = log
         .lines()

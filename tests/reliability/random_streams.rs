@@ -179,7 +179,7 @@ impl Stream {
 
     /// A command of the server's own on keys of the module.
     fn foreign(&mut self) -> Words {
-        let loses_the_database = self.primary.product().loses_the_database();
+        let loses_client_database = self.primary.product().loses_client_database();
         let random = &mut self.random;
         let template = match random.u8(..36) {
             0 => "SET ONE text",
@@ -194,7 +194,7 @@ impl Stream {
             13 => "PERSIST ONE",
             14..16 => "COPY ONE OTHER REPLACE",
             // There, what follows would be done, logged and replicated in the wrong database.
-            16 if loses_the_database => "COPY ONE OTHER",
+            16 if loses_client_database => "COPY ONE OTHER",
             16 => "COPY ONE OTHER DB DATABASE",
             17 => "MOVE ONE DATABASE",
             18..21 => "SWAPDB DATABASE DATABASE",

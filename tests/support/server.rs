@@ -41,7 +41,7 @@ const BEGINNING_OF_VALKEY: Version = (7, 2, 4);
 impl Product {
     /// Whether the server leaves a client in another database after `COPY ... DB`, if a module
     /// listens to key events: docs/operations.md lists it.
-    pub fn loses_the_database(self) -> bool {
+    pub fn loses_client_database(self) -> bool {
         matches!(self, Product::Valkey(version) if ((8, 1, 1)..(9, 1, 1)).contains(&version))
     }
 
