@@ -2,8 +2,8 @@
 //! replicas and as it is read back.
 //!
 //! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON
-//! object can be. The numbers of an effect stand in one argument, since the server makes objects of
-//! arguments one by one; they are read also where they stand apart.
+//! object can be. The numbers of an effect stand in one argument, since the server makes an object
+//! of each argument.
 
 use std::ffi::CStr;
 
@@ -17,18 +17,25 @@ use crate::ffi::{Args, Ctx, Io, OwnedStr, Str};
 
 const ABSENT: &[u8] = b"-";
 
+/// The arguments of the command that is carried out which its effects may pass on, rather than
+/// copy, where they say the same.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CallerText<'a> {
+    pub(crate) session: Option<Str<'a>>,
+    pub(crate) metadata: Option<Str<'a>>,
+}
+
 /// Sends an effect to the AOF and the replicas in place of the command that caused it. Also when
-/// nobody listens: the server's save points and its backlog depend on it. What came as one of
-/// `args` is sent on as it is, rather than copied.
-pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>, args: Args<'_>) {
-    with_arguments(key, effect, args, |arguments| {
+/// nobody listens: the server's save points and its backlog depend on it.
+pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>, caller: CallerText<'_>) {
+    with_arguments(key, effect, caller, |arguments| {
         ctx.replicate(NAME, arguments);
     });
 }
 
 /// Writes an effect to an AOF that is being rewritten.
 pub(crate) fn emit_to_aof(io: Io<'_>, key: Str<'_>, effect: &Effect<'_>) {
-    with_arguments(key, effect, Args::NONE, |arguments| {
+    with_arguments(key, effect, CallerText::default(), |arguments| {
         io.emit_to_aof(NAME, arguments);
     });
 }
@@ -74,11 +81,11 @@ thread_local! {
 fn with_arguments(
     key: Str<'_>,
     effect: &Effect<'_>,
-    args: Args<'_>,
+    caller: CallerText<'_>,
     send: impl FnOnce(&[Str<'_>]),
 ) {
     WORDS.with(|words| {
-        let mut numbers = Numbers::default();
+        let mut numbers = NumbersWritten::default();
         match effect {
             Effect::Grant(grant) | Effect::Import(grant) => {
                 let kind = match effect {
@@ -91,8 +98,10 @@ fn with_arguments(
                 numbers.add_optional(grant.heartbeat_count);
                 numbers.add_lease(grant.lease);
                 let numbers = numbers.string();
-                let session = Sent::of(grant.session, args);
-                let metadata = grant.metadata.map(|metadata| Sent::of(metadata, args));
+                let session = Sent::of(grant.session, caller.session);
+                let metadata = grant
+                    .metadata
+                    .map(|metadata| Sent::of(metadata, caller.metadata));
                 let metadata = metadata.as_ref().map_or(words.absent.get(), Sent::get);
                 send(&[key, kind.get(), session.get(), numbers.get(), metadata]);
             }
@@ -119,11 +128,11 @@ fn with_arguments(
                         &words.renew
                     }
                 };
-                let (session, numbers) = (Sent::of(session, args), numbers.string());
+                let (session, numbers) = (Sent::of(session, caller.session), numbers.string());
                 send(&[key, kind.get(), session.get(), numbers.get()]);
             }
             Effect::Leave { session } => {
-                let session = Sent::of(session, args);
+                let session = Sent::of(session, caller.session);
                 send(&[key, words.leave.get(), session.get()]);
             }
             Effect::Seats(seats) | Effect::Resize(seats) => {
@@ -140,7 +149,7 @@ fn with_arguments(
                     Freed::Revoked => &words.revoked,
                     Freed::Expired => &words.expired,
                 };
-                let session = Sent::of(session, args);
+                let session = Sent::of(session, caller.session);
                 send(&[key, words.free.get(), why.get(), session.get()]);
             }
         }
@@ -155,8 +164,8 @@ enum Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    fn of(bytes: &[u8], args: Args<'a>) -> Sent<'a> {
-        match args.holding(bytes) {
+    fn of(bytes: &[u8], argument: Option<Str<'a>>) -> Sent<'a> {
+        match argument.filter(|argument| argument.bytes() == bytes) {
             Some(argument) => Sent::Argument(argument),
             None => Sent::Copied(OwnedStr::new(bytes)),
         }
@@ -171,22 +180,22 @@ impl<'a> Sent<'a> {
 }
 
 /// Numbers as they are written, with spaces between them.
-struct Numbers {
+struct NumbersWritten {
     /// Six of 64 bits fit, the most that an effect has.
     text: [u8; 6 * (20 + 1)],
     len: usize,
 }
 
-impl Default for Numbers {
+impl Default for NumbersWritten {
     fn default() -> Self {
-        Numbers {
+        NumbersWritten {
             text: [b' '; 126],
             len: 0,
         }
     }
 }
 
-impl Numbers {
+impl NumbersWritten {
     fn add(&mut self, number: impl itoa::Integer) {
         self.add_word(itoa::Buffer::new().format(number).as_bytes());
     }
@@ -219,48 +228,50 @@ impl Numbers {
 /// belongs to the kind. It is held to what a pool can store, since a client may be allowed to send
 /// it.
 pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
-    let mut fields = Fields {
-        args,
-        next: 3,
-        numbers: &[],
-    };
+    let mut fields = Fields { args, next: 3 };
     let kind = args.get(2).ok_or(Error::Arity)?;
     let effect = if kind.is_word("GRANT") {
         Effect::Grant(fields.grant()?)
     } else if kind.is_word("IMPORT") {
         Effect::Import(fields.grant()?)
     } else if kind.is_word("BEAT") {
-        Effect::Heartbeat(Heartbeat {
-            session: fields.session()?,
-            last_heartbeat: fields.seconds("last_heartbeat")?,
-            heartbeat_count: fields.count()?,
-            lease: fields.optional_lease()?,
-        })
+        let session = fields.session()?;
+        fields.numbers(|numbers| {
+            Ok(Effect::Heartbeat(Heartbeat {
+                session,
+                last_heartbeat: numbers.second("last_heartbeat")?,
+                heartbeat_count: numbers.count()?,
+                lease: numbers.optional_lease()?,
+            }))
+        })?
     } else if kind.is_word("RENEW") {
+        let session = fields.session()?;
+        let lease = fields.numbers(NumbersRead::optional_lease)?;
         Effect::Renew {
-            session: fields.session()?,
-            lease: fields
-                .optional_lease()?
-                .ok_or(Error::MalformedEffect("lease"))?,
+            session,
+            lease: lease.ok_or(Error::MalformedEffect("lease"))?,
         }
     } else if kind.is_word("FREE") {
         let why = fields.freed()?;
         Effect::freeing(fields.session()?, why)
     } else if kind.is_word("JOIN") {
-        Effect::Join(Join {
-            session: fields.session()?,
-            seats: fields.integer("seats")?,
-            arrival: fields.arrival()?,
-            ticket: fields.ticket()?,
-        })
+        let session = fields.session()?;
+        fields.numbers(|numbers| {
+            Ok(Effect::Join(Join {
+                session,
+                seats: numbers.integer("seats")?,
+                arrival: numbers.arrival()?,
+                ticket: numbers.ticket()?,
+            }))
+        })?
     } else if kind.is_word("LEAVE") {
         Effect::Leave {
             session: fields.session()?,
         }
     } else if kind.is_word("SEATS") {
-        Effect::Seats(fields.integer("seats")?)
+        Effect::Seats(fields.numbers(|numbers| numbers.integer("seats"))?)
     } else if kind.is_word("RESIZE") {
-        Effect::Resize(fields.integer("seats")?)
+        Effect::Resize(fields.numbers(|numbers| numbers.integer("seats"))?)
     } else {
         return Err(Error::MalformedEffect("unknown kind"));
     };
@@ -272,41 +283,30 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
 struct Fields<'a> {
     args: Args<'a>,
     next: usize,
-    /// What is left of an argument with numbers.
-    numbers: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
     fn take(&mut self, what: &'static str) -> Result<Str<'a>, Error> {
-        let field = self.args.get(self.next).filter(|_| self.numbers.is_empty());
+        let field = self.args.get(self.next);
         self.next += 1;
         field.ok_or(Error::MalformedEffect(what))
     }
 
-    /// The next number, or what stands for an absent one.
-    fn number(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
-        if self.numbers.is_empty() {
-            self.numbers = self.take(what)?.bytes();
-        }
-        let end = self.numbers.iter().position(|&byte| byte == b' ');
-        let (number, rest) = match end {
-            Some(end) => (&self.numbers[..end], &self.numbers[end + 1..]),
-            None => (self.numbers, &[][..]),
-        };
-        self.numbers = rest;
-        Ok(number)
-    }
-
     fn grant(&mut self) -> Result<Grant<'a>, Error> {
-        Ok(Grant {
-            session: self.session()?,
-            seats: self.integer("seats")?,
-            acquired_at: self.optional(|fields| fields.seconds("acquired_at"))?,
-            last_heartbeat: self.optional(|fields| fields.seconds("last_heartbeat"))?,
-            heartbeat_count: self.optional(Self::count)?,
-            lease: self.optional_lease()?,
-            metadata: self.optional_metadata()?,
-        })
+        let session = self.session()?;
+        let grant = self.numbers(|numbers| {
+            Ok(Grant {
+                session,
+                seats: numbers.integer("seats")?,
+                acquired_at: numbers.optional(|numbers| numbers.second("acquired_at"))?,
+                last_heartbeat: numbers.optional(|numbers| numbers.second("last_heartbeat"))?,
+                heartbeat_count: numbers.optional(NumbersRead::count)?,
+                lease: numbers.optional_lease()?,
+                metadata: None,
+            })
+        })?;
+        let metadata = self.optional_metadata()?;
+        Ok(Grant { metadata, ..grant })
     }
 
     fn session(&mut self) -> Result<&'a [u8], Error> {
@@ -317,8 +317,72 @@ impl<'a> Fields<'a> {
         Ok(session)
     }
 
+    /// What `read` makes of the argument with the numbers, all of them.
+    fn numbers<T>(
+        &mut self,
+        read: impl FnOnce(&mut NumbersRead<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut numbers = NumbersRead {
+            rest: Some(self.take("numbers")?.bytes()),
+        };
+        let value = read(&mut numbers)?;
+        match numbers.rest {
+            None => Ok(value),
+            Some(_) => Err(Error::MalformedEffect("more numbers than its kind has")),
+        }
+    }
+
+    fn optional_metadata(&mut self) -> Result<Option<&'a [u8]>, Error> {
+        let metadata = self.take("metadata")?.bytes();
+        if metadata == ABSENT {
+            return Ok(None);
+        }
+        if metadata.len() > MAX_METADATA_BYTES || !Metadata::is_stored_form(metadata) {
+            return Err(Error::MalformedEffect("metadata"));
+        }
+        Ok(Some(metadata))
+    }
+
+    fn freed(&mut self) -> Result<Freed, Error> {
+        let why = self.take("reason")?;
+        if why.is_word("released") {
+            Ok(Freed::Released)
+        } else if why.is_word("revoked") {
+            Ok(Freed::Revoked)
+        } else if why.is_word("expired") {
+            Ok(Freed::Expired)
+        } else {
+            Err(Error::MalformedEffect("reason"))
+        }
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        if self.next == self.args.len() {
+            Ok(())
+        } else {
+            Err(Error::MalformedEffect("more arguments than its kind has"))
+        }
+    }
+}
+
+/// The numbers of an effect, read one after the other.
+struct NumbersRead<'a> {
+    /// What follows, `None` after the last.
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> NumbersRead<'a> {
+    /// The next number, or what stands for an absent one.
+    fn word(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+        let rest = self.rest.ok_or(Error::MalformedEffect(what))?;
+        let end = rest.iter().position(|&byte| byte == b' ');
+        let word = &rest[..end.unwrap_or(rest.len())];
+        self.rest = end.map(|end| &rest[end + 1..]);
+        Ok(word)
+    }
+
     fn integer(&mut self, what: &'static str) -> Result<i64, Error> {
-        let text = self.number(what)?;
+        let text = self.word(what)?;
         let value = std::str::from_utf8(text)
             .ok()
             .and_then(|text| text.parse().ok());
@@ -327,22 +391,22 @@ impl<'a> Fields<'a> {
         value.filter(is_strict).ok_or(Error::MalformedEffect(what))
     }
 
-    fn seconds(&mut self, what: &'static str) -> Result<u32, Error> {
-        let seconds = u32::try_from(self.integer(what)?).ok();
-        let seconds = seconds.filter(|&seconds| seconds <= MAX_SECOND);
-        seconds.ok_or(Error::MalformedEffect(what))
+    fn second(&mut self, what: &'static str) -> Result<u32, Error> {
+        let second = u32::try_from(self.integer(what)?).ok();
+        let second = second.filter(|&second| second <= MAX_SECOND);
+        second.ok_or(Error::MalformedEffect(what))
     }
 
     fn optional<T>(
         &mut self,
-        take: impl FnOnce(&mut Self) -> Result<T, Error>,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        let (next, numbers) = (self.next, self.numbers);
-        if self.number("number")? == ABSENT {
+        let rest = self.rest;
+        if self.word("number")? == ABSENT {
             return Ok(None);
         }
-        (self.next, self.numbers) = (next, numbers);
-        take(self).map(Some)
+        self.rest = rest;
+        read(self).map(Some)
     }
 
     fn count(&mut self) -> Result<i64, Error> {
@@ -383,38 +447,6 @@ impl<'a> Fields<'a> {
                 deadline_ms,
             }),
             _ => Err(Error::MalformedEffect("ticket")),
-        }
-    }
-
-    fn optional_metadata(&mut self) -> Result<Option<&'a [u8]>, Error> {
-        let metadata = self.take("metadata")?.bytes();
-        if metadata == ABSENT {
-            return Ok(None);
-        }
-        if metadata.len() > MAX_METADATA_BYTES || !Metadata::is_stored_form(metadata) {
-            return Err(Error::MalformedEffect("metadata"));
-        }
-        Ok(Some(metadata))
-    }
-
-    fn freed(&mut self) -> Result<Freed, Error> {
-        let why = self.take("reason")?;
-        if why.is_word("released") {
-            Ok(Freed::Released)
-        } else if why.is_word("revoked") {
-            Ok(Freed::Revoked)
-        } else if why.is_word("expired") {
-            Ok(Freed::Expired)
-        } else {
-            Err(Error::MalformedEffect("reason"))
-        }
-    }
-
-    fn finish(self) -> Result<(), Error> {
-        if self.numbers.is_empty() && self.next == self.args.len() {
-            Ok(())
-        } else {
-            Err(Error::MalformedEffect("more arguments than its kind has"))
         }
     }
 }

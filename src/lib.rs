@@ -5,6 +5,7 @@
 //! ([`pool_key`]), turns commands into decisions ([`commands`]) and decisions into replicated
 //! effects ([`effects`]).
 
+mod after_close;
 mod arrivals;
 mod command_filter;
 mod commands;

@@ -8,9 +8,10 @@ use seat_pool::{
     Outcome, Pool, Queue, Waiter,
 };
 
-use crate::effects;
+use crate::after_close::AfterClose;
+use crate::effects::{self, CallerText};
 use crate::error::Error;
-use crate::ffi::{Args, Ctx, Mode, OpenKey, OwnedStr, Str};
+use crate::ffi::{Ctx, Mode, OpenKey, OwnedStr, Str};
 use crate::migration::InvalidEntries;
 use crate::notifications::Events;
 use crate::pool_type::POOL_TYPE;
@@ -24,8 +25,8 @@ const LEGACY_CHECK_MS: i64 = 1000;
 /// An open key that holds a pool or nothing.
 ///
 /// What changes a pool is decided by the [`Machine`], for which the open key is the host. Changes
-/// are committed one effect at a time; their keyspace events follow when the key is closed, since
-/// whoever listens may open it again.
+/// are committed one effect at a time; what others hear of them follows when the key is closed, as
+/// [`AfterClose`].
 pub(crate) struct PoolKey<'a> {
     pub(crate) ctx: Ctx<'a>,
     pub(crate) name: Str<'a>,
@@ -33,23 +34,30 @@ pub(crate) struct PoolKey<'a> {
     /// The moment for which it is open, by the server's clock: all that is decided here holds for
     /// this one.
     pub(crate) moment: Moment,
-    /// The arguments of the command that is carried out, if it is one.
-    args: Args<'a>,
     key: OpenKey<Pool>,
     /// The clients that are blocked at this name, if any.
     blocked: Option<Box<BlockedQueue<WaiterId>>>,
-    /// How the client of the command is blocked, and for how many milliseconds at most; 0 is for
-    /// ever. Absent where it may not be.
+    /// What the command for which it is open brings along, if it is one.
+    caller: Caller<'a>,
+    others: OtherHolders,
+    after: AfterClose,
+}
+
+/// What a command brings along.
+#[derive(Clone, Copy, Default)]
+struct Caller<'a> {
+    text: CallerText<'a>,
+    /// How its client is blocked, and for how many milliseconds at most; 0 is for ever. Absent
+    /// where it may not be.
     blocking: Option<(BlockClient, i64)>,
-    /// Blocked clients to be answered, once the key is closed.
-    wakes: Vec<WaiterId>,
-    events: Events,
-    /// Other keys that were removed while this one is open; their events follow when it is closed.
-    gone: Vec<OwnedStr>,
-    /// Why grants are suspended here, if they are: it is not known who else holds seats.
-    suspended: Option<Error>,
-    /// The invalid entries that take seats here in addition to the pool's sessions, if there are
-    /// any.
+}
+
+/// Who holds seats here beside the pool's sessions.
+#[derive(Default)]
+struct OtherHolders {
+    /// Why grants are suspended, if they are: it is not known who else holds seats.
+    unknown: Option<Error>,
+    /// The invalid entries that take seats, if there are any.
     invalid: Option<Arc<InvalidEntries>>,
 }
 
@@ -83,15 +91,11 @@ impl<'a> PoolKey<'a> {
             name,
             database,
             moment,
-            args: Args::NONE,
             key,
             blocked: None,
-            blocking: None,
-            wakes: Vec::new(),
-            events: Events::default(),
-            gone: Vec::new(),
-            suspended: None,
-            invalid: None,
+            caller: Caller::default(),
+            others: OtherHolders::default(),
+            after: AfterClose::default(),
         };
         key.key.find(&POOL_TYPE)?;
         key.blocked = queue::take(key.database, name.bytes());
@@ -109,33 +113,32 @@ impl<'a> PoolKey<'a> {
     /// The machine that decides about this pool and its queue. Nobody is granted a seat while
     /// grants are suspended.
     pub(crate) fn machine(&mut self) -> Machine<'_, Self> {
-        let moment = match self.suspended {
+        let moment = match self.others.unknown {
             Some(_) => self.moment.holding_grants(),
             None => self.moment,
         };
         Machine::new(self, moment)
     }
 
-    /// Notes the arguments of the command for which the key is open, which effects may then send
-    /// on without a copy.
-    pub(crate) fn carry(&mut self, args: Args<'a>) {
-        self.args = args;
+    /// Lets effects pass on what the command for which the key is open has said.
+    pub(crate) fn pass_on(&mut self, text: CallerText<'a>) {
+        self.caller.text = text;
     }
 
     /// Lets the client of the command be blocked, by `block`, for at most `timeout_ms`; 0 is for
     /// ever.
     pub(crate) fn may_block(&mut self, block: BlockClient, timeout_ms: i64) {
-        self.blocking = Some((block, timeout_ms));
+        self.caller.blocking = Some((block, timeout_ms));
     }
 
     /// Suspends grants while this key is open: who else holds seats cannot be known.
     pub(crate) fn suspend_grants(&mut self, why: Error) {
-        self.suspended = Some(why);
+        self.others.unknown = Some(why);
     }
 
     /// Whether seats may be granted here; the error says why not.
     pub(crate) fn may_grant(&self) -> Result<(), Error> {
-        match &self.suspended {
+        match &self.others.unknown {
             Some(why) => Err(why.clone()),
             None => Ok(()),
         }
@@ -143,12 +146,12 @@ impl<'a> PoolKey<'a> {
 
     /// Has invalid entries count as taken seats while this key is open.
     pub(crate) fn count_invalid(&mut self, entries: Arc<InvalidEntries>) {
-        self.invalid = Some(entries);
+        self.others.invalid = Some(entries);
     }
 
     /// What is wrong with the invalid entry by which `session` holds a seat, if it does so.
     pub(crate) fn invalid_entry(&self, session: &[u8]) -> Option<Error> {
-        let error = self.invalid.as_ref()?.error_of(session)?;
+        let error = self.others.invalid.as_ref()?.error_of(session)?;
         self.pool()
             .get(self.moment, session)
             .is_none()
@@ -187,7 +190,7 @@ impl<'a> PoolKey<'a> {
 
     /// Reports `count` seats that were freed and that no session of the pool had.
     pub(crate) fn freed_elsewhere(&mut self, why: Freed, count: usize) {
-        self.events.add(Events::of_freeing(why));
+        self.after.events.add(Events::of_freeing(why));
         for _ in 0..count {
             total_of_freeing(why).add();
         }
@@ -203,14 +206,14 @@ impl<'a> PoolKey<'a> {
         if self.key.unlink() {
             self.ctx.replicate(c"UNLINK", &[self.name]);
             self.ctx.signal_modified(self.name);
-            self.events.add(Events::DEL);
+            self.after.events.add(Events::DEL);
         }
     }
 
     /// Removes another key that exists, here and on whoever follows.
     pub(crate) fn unlink_other(&mut self, other: Str<'_>) {
         self.ctx.unlink(other);
-        self.gone.push(OwnedStr::new(other.bytes()));
+        self.after.removed.push(OwnedStr::new(other.bytes()));
     }
 
     /// As [`Host::commit`], for an effect that came from a primary or an AOF and is sent on as it
@@ -252,7 +255,7 @@ impl<'a> PoolKey<'a> {
             Applied::Missed => return applied,
             Applied::Done => {}
             // A grant to a session whose own lease had expired takes that seat back first.
-            Applied::Replaced => self.events.add(Events::EXPIRED),
+            Applied::Replaced => self.after.events.add(Events::EXPIRED),
         }
         stats::add_tickets(pool.tickets() as i64 - tickets);
         if was_emptied && !pool.is_empty() {
@@ -260,7 +263,7 @@ impl<'a> PoolKey<'a> {
             // included, and makes another now.
             self.key.persist();
         }
-        self.events.add(event);
+        self.after.events.add(event);
         if let Some(deadline_ms) = effect.deadline_ms() {
             self.note(deadline_ms);
         }
@@ -298,7 +301,8 @@ impl Host for PoolKey<'_> {
     }
 
     fn taken_elsewhere(&self) -> u64 {
-        self.invalid
+        self.others
+            .invalid
             .as_ref()
             .map_or(0, |entries| entries.len() as u64)
     }
@@ -317,7 +321,7 @@ impl Host for PoolKey<'_> {
     }
 
     fn block_client(&mut self, session: &[u8]) -> Option<WaiterId> {
-        let (block, timeout_ms) = self.blocking?;
+        let (block, timeout_ms) = self.caller.blocking?;
         block(self.ctx, self.database, self.name, session, timeout_ms)
     }
 
@@ -332,7 +336,7 @@ impl Host for PoolKey<'_> {
         if let Some(total) = total_of(effect) {
             total.add();
         }
-        effects::replicate(self.ctx, self.name, effect, self.args);
+        effects::replicate(self.ctx, self.name, effect, self.caller.text);
     }
 
     fn confirm(&mut self, session: &[u8]) {
@@ -357,7 +361,7 @@ impl Host for PoolKey<'_> {
             Outcome::NoSeats => queue::Outcome::NoSeats,
         };
         queue::set_outcome(waiter, outcome);
-        self.wakes.push(id);
+        self.after.wakes.push(id);
     }
 
     fn notice(&mut self, notice: Notice) {
@@ -366,7 +370,7 @@ impl Host for PoolKey<'_> {
             Notice::Left => (Events::LEFT, &stats::LEFT),
             Notice::Served => (Events::GRANTED, &stats::GRANTED),
         };
-        self.events.add(event);
+        self.after.events.add(event);
         total.add();
     }
 
@@ -404,33 +408,44 @@ fn total_of_freeing(why: Freed) -> &'static Total {
     }
 }
 
-impl Drop for PoolKey<'_> {
-    fn drop(&mut self) {
-        let mut was_emptied = false;
-        if self.exists() && self.pool().is_empty() {
-            // An effect has emptied the pool, so the key is open for writing.
-            was_emptied = true;
+impl PoolKey<'_> {
+    /// Closes the key, without the pool if it was emptied, and returns what is left to do.
+    fn close(&mut self) -> AfterClose {
+        // An effect has emptied the pool, so the key is open for writing.
+        let was_emptied = self.exists() && self.pool().is_empty();
+        if was_emptied {
             self.key.delete();
             deadlines::forget(self.database, self.name.bytes());
-            self.events.add(Events::DEL);
+            self.after.events.add(Events::DEL);
         }
         self.key.close();
         if let Some(blocked) = self.blocked.take() {
-            let has_waiters = !blocked.is_empty();
-            queue::put(self.database, self.name.bytes(), blocked);
-            if has_waiters && self.moment.holds_grants {
-                self.note(grace::hold_end_ms(self.database));
-            } else if has_waiters && was_emptied {
-                // What was noted for those who wait has gone with the pool.
-                self.note(self.moment.now_ms);
-            } else if has_waiters && (self.suspended.is_some() || self.invalid.is_some()) {
-                self.note(self.moment.now_ms + LEGACY_CHECK_MS);
-            }
+            self.put_back(blocked, was_emptied);
         }
-        self.events.notify(self.ctx, self.name);
-        for key in &self.gone {
-            self.ctx.notify_del(key.get());
+        std::mem::take(&mut self.after)
+    }
+
+    /// Gives the blocked clients back to the registry of the queue, and schedules what waits for
+    /// them.
+    fn put_back(&self, blocked: Box<BlockedQueue<WaiterId>>, was_emptied: bool) {
+        let has_waiters = !blocked.is_empty();
+        queue::put(self.database, self.name.bytes(), blocked);
+        if !has_waiters {
+            return;
         }
-        queue::unblock(&self.wakes);
+        if self.moment.holds_grants {
+            self.note(grace::hold_end_ms(self.database));
+        } else if was_emptied {
+            // What was noted for those who wait has gone with the pool.
+            self.note(self.moment.now_ms);
+        } else if self.others.unknown.is_some() || self.others.invalid.is_some() {
+            self.note(self.moment.now_ms + LEGACY_CHECK_MS);
+        }
+    }
+}
+
+impl Drop for PoolKey<'_> {
+    fn drop(&mut self) {
+        self.close().run(self.ctx, self.name);
     }
 }

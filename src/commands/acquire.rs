@@ -6,6 +6,7 @@ use seat_pool::{AcquireRequest, Acquired, Conditions, Metadata, Refusal};
 
 use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
+use crate::effects::CallerText;
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec, Str};
 use crate::{config, memory, queue, replies, stats};
@@ -53,6 +54,10 @@ impl Command for Acquire {
         };
 
         let mut key = call.pool_to_change()?;
+        key.pass_on(CallerText {
+            session: Some(call.arg(2)?),
+            metadata: options.metadata,
+        });
         if let Some(timeout_ms) = options.block_ms {
             key.may_block(queue::block, timeout_ms);
         }

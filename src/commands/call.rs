@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use seat_pool::{Freed, Moment};
 
 use crate::config;
+use crate::effects::CallerText;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Spec, Str};
 use crate::migration::{self, Caller};
@@ -81,7 +82,11 @@ impl<'a> Call<'a> {
         }
         let mut key =
             migration::open_for_write(self.ctx, self.key()?, self.moment, Caller::Client)?;
-        key.carry(self.args);
+        // All commands that change a session name it first.
+        key.pass_on(CallerText {
+            session: self.args.get(2),
+            metadata: None,
+        });
         Ok(key)
     }
 

@@ -5,6 +5,7 @@ use redis_module::raw;
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::replies;
 
 pub(super) struct Cleanup;
 
@@ -42,9 +43,7 @@ impl Command for Cleanup {
 
         let mut key = call.pool_to_change()?;
         let cleaned = key.machine().cleanup(idle_seconds);
-        ctx.reply_array(2);
-        ctx.reply_integer(cleaned as i64);
-        ctx.reply_integer(key.used() as i64);
+        replies::cleaned(ctx, cleaned, key.used());
         Ok(())
     }
 }

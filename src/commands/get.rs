@@ -24,10 +24,7 @@ impl Command for Get {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
         let key = call.pool_to_read()?;
-        match key.pool().get(call.moment, session) {
-            Some(session) => replies::session_json(call.ctx, session),
-            None => call.ctx.reply_null(),
-        }
+        replies::session_json(call.ctx, key.pool().get(call.moment, session));
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use seat_pool::HeartbeatOutcome as Decision;
 use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
 use crate::error::Error;
-use crate::ffi::{Argument, Ctx, Spec};
+use crate::ffi::{Argument, Spec};
 use crate::replies;
 
 pub(super) struct Heartbeat;
@@ -42,22 +42,12 @@ impl Command for Heartbeat {
             return Err(why);
         }
         match key.machine().heartbeat(session, lease) {
-            Decision::NotActive => refuse(ctx, b"SESSION_NOT_ACTIVE"),
-            Decision::NoMetadata => refuse(ctx, b"METADATA_NOT_FOUND"),
+            Decision::NotActive => replies::refused(ctx, b"SESSION_NOT_ACTIVE"),
+            Decision::NoMetadata => replies::refused(ctx, b"METADATA_NOT_FOUND"),
             Decision::Updated(heartbeat) => {
-                ctx.reply_array(3 + usize::from(lease.is_some()));
-                ctx.reply_integer(1);
-                ctx.reply_bulk(b"HEARTBEAT_UPDATED");
-                ctx.reply_integer(heartbeat.heartbeat_count);
-                replies::lease(ctx, lease);
+                replies::heartbeat_updated(ctx, heartbeat.heartbeat_count, lease);
             }
         }
         Ok(())
     }
-}
-
-fn refuse(ctx: Ctx<'_>, why: &[u8]) {
-    ctx.reply_array(2);
-    ctx.reply_integer(0);
-    ctx.reply_bulk(why);
 }

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::ffi::{Argument, Spec};
 use crate::migration;
 use crate::pool_key::PoolKey;
+use crate::replies;
 
 pub(super) struct Info;
 
@@ -47,11 +48,7 @@ impl Command for Info {
             ),
             (b"memory_bytes", pool.memory_bytes() as i64),
         ];
-        ctx.reply_map(fields.len());
-        for (name, value) in fields {
-            ctx.reply_bulk(name);
-            ctx.reply_integer(value);
-        }
+        replies::numbers(ctx, &fields);
         Ok(())
     }
 }

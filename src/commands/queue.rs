@@ -5,6 +5,7 @@ use redis_module::raw;
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::replies;
 
 pub(super) struct Queue;
 
@@ -23,13 +24,7 @@ impl Command for Queue {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { ctx, moment, .. } = call;
         let key = call.pool_to_read()?;
-        let waiting = key.queue().list();
-        ctx.reply_array(waiting.len());
-        for waiter in waiting {
-            ctx.reply_array(2);
-            ctx.reply_bulk(waiter.session);
-            ctx.reply_integer(moment.now_ms.saturating_sub(waiter.since_ms).max(0));
-        }
+        replies::waiters(ctx, &key.queue().list(), moment.now_ms);
         Ok(())
     }
 }
@@ -51,10 +46,7 @@ impl Command for Position {
     fn run(call: Call<'_>) -> Result<(), Error> {
         let session = call.arg(2)?.bytes();
         let key = call.pool_to_read()?;
-        match key.queue().position(session) {
-            Some(position) => call.ctx.reply_integer(position as i64),
-            None => call.ctx.reply_null(),
-        }
+        replies::position(call.ctx, key.queue().position(session));
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use seat_pool::Freed;
 use super::call::{Call, Command, SINCE};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
+use crate::replies;
 
 pub(super) struct Release;
 
@@ -29,17 +30,10 @@ impl Command for Release {
 
         let (mut key, freed) = call.pool_to_free([session].into_iter(), Freed::Released)?;
         let released = key.machine().release(session);
-        if released.is_none() && freed == 0 {
-            ctx.reply_array(2);
-            ctx.reply_integer(0);
-            ctx.reply_bulk(b"SESSION_NOT_FOUND");
-            return Ok(());
+        match (released, freed) {
+            (None, 0) => replies::refused(ctx, b"SESSION_NOT_FOUND"),
+            _ => replies::released(ctx, key.used()),
         }
-
-        ctx.reply_array(3);
-        ctx.reply_integer(1);
-        ctx.reply_bulk(b"RELEASED");
-        ctx.reply_integer(key.used() as i64);
         Ok(())
     }
 }

@@ -60,19 +60,7 @@ impl Command for Scan {
             // Whatever the cursor was of, nobody has stayed.
             0
         };
-        ctx.reply_array(2);
-        ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
-        if with_metadata {
-            ctx.reply_array(found.len() * 2);
-            found
-                .iter()
-                .for_each(|session| replies::session_and_json(ctx, session));
-        } else {
-            ctx.reply_array(found.len());
-            found
-                .iter()
-                .for_each(|session| ctx.reply_bulk(session.id()));
-        }
+        replies::scanned(ctx, next, &found, with_metadata);
         Ok(())
     }
 }

@@ -37,11 +37,9 @@ impl Command for Sessions {
         let used = key.pool().used(moment);
         let live = key.pool().live(moment);
         if with_metadata {
-            ctx.reply_map(used);
-            live.for_each(|session| replies::session_and_json(ctx, session));
+            replies::ids_to_json(ctx, used, live);
         } else {
-            ctx.reply_array(used);
-            live.for_each(|session| ctx.reply_bulk(session.id()));
+            replies::ids(ctx, used, live);
         }
         Ok(())
     }

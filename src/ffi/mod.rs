@@ -385,21 +385,6 @@ impl<'a> Args<'a> {
         Args { argv }
     }
 
-    /// No arguments, for what no command has caused.
-    pub(crate) const NONE: Args<'a> = Args { argv: &[] };
-
-    /// The argument behind the key whose own bytes these are, if it is one of the first: not such
-    /// as are only equal. A command that takes any number of sessions asks once for each, so
-    /// further ones are not looked through.
-    pub(crate) fn holding(self, bytes: &[u8]) -> Option<Str<'a>> {
-        // No command with a session and options has more.
-        const FIRST: usize = 12;
-        self.iter()
-            .skip(2)
-            .take(FIRST)
-            .find(|argument| std::ptr::eq(argument.bytes(), bytes))
-    }
-
     pub(crate) fn len(self) -> usize {
         self.argv.len()
     }

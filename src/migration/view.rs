@@ -93,7 +93,7 @@ impl Seen<'_> {
                 None => self.integer_or_native(false),
             },
             b"HGET" => match self.pool.get(self.moment, self.session()) {
-                Some(session) => replies::session_json(ctx, session),
+                live @ Some(_) => replies::session_json(ctx, live),
                 None => match self.ask_native(self.native) {
                     Some(reply) => ctx.reply_with(&reply),
                     None => ctx.reply_null(),
