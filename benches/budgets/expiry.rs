@@ -115,8 +115,8 @@ fn one_round(host: &Host) -> Round {
 
 /// Grants that expire at the same moment: an effect states its deadline.
 fn grants(deadline_ms: u64) -> Calls {
-    let (seats, deadline) = (LEASES.to_string(), deadline_ms.to_string());
-    let seconds = (deadline_ms / 1000).to_string();
+    let seconds = deadline_ms / 1000;
+    let numbers = format!("{LEASES} {seconds} {seconds} - 360000 {deadline_ms}");
     let mut grants = Calls::new(":1", 1);
     for number in 0..LEASES {
         let id = session(number);
@@ -125,12 +125,7 @@ fn grants(deadline_ms: u64) -> Calls {
             POOL,
             "GRANT",
             &id,
-            &seats,
-            &seconds,
-            &seconds,
-            "-",
-            "360000",
-            &deadline,
+            &numbers,
             &metadata(number),
         ]);
         grants.end_call();
