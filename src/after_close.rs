@@ -7,22 +7,42 @@ use crate::queue::{self, WaiterId};
 /// Work that an open key puts off until it is closed: whoever hears of it may open the key again.
 #[derive(Default)]
 pub(crate) struct AfterClose {
-    /// The keyspace events of the key itself.
-    pub(crate) events: Events,
-    /// Other keys that were removed, whose events follow those of the key.
-    pub(crate) removed: Vec<OwnedStr>,
-    /// Blocked clients whose answers are decided. They come last, since up to 7.0 their callbacks
-    /// run at once.
-    pub(crate) wakes: Vec<WaiterId>,
+    events: Events,
+    /// Absent for most calls, which have none of it.
+    rarities: Option<Box<Rarities>>,
+}
+
+#[derive(Default)]
+struct Rarities {
+    removed: Vec<OwnedStr>,
+    wakes: Vec<WaiterId>,
 }
 
 impl AfterClose {
-    /// Does it, for the key of this name.
+    /// Publishes keyspace events of the key.
+    pub(crate) fn publish(&mut self, events: Events) {
+        self.events.add(events);
+    }
+
+    /// Publishes that another key was removed.
+    pub(crate) fn publish_del_of(&mut self, key: OwnedStr) {
+        self.rarities.get_or_insert_default().removed.push(key);
+    }
+
+    /// Wakes a blocked client, whose answer is decided.
+    pub(crate) fn wake(&mut self, waiter: WaiterId) {
+        self.rarities.get_or_insert_default().wakes.push(waiter);
+    }
+
+    /// Does it all, for the key of this name.
     pub(crate) fn run(self, ctx: Ctx<'_>, name: Str<'_>) {
         self.events.notify(ctx, name);
-        for key in &self.removed {
-            ctx.notify_del(key.get());
+        if let Some(rarities) = self.rarities {
+            for key in &rarities.removed {
+                ctx.notify_del(key.get());
+            }
+            // Last, since up to 7.0 the callbacks of those who are woken run at once.
+            queue::unblock(&rarities.wakes);
         }
-        queue::unblock(&self.wakes);
     }
 }

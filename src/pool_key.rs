@@ -39,7 +39,8 @@ pub(crate) struct PoolKey<'a> {
     blocked: Option<Box<BlockedQueue<WaiterId>>>,
     /// What the command for which it is open brings along, if it is one.
     caller: Caller<'a>,
-    others: OtherHolders,
+    /// Absent where nobody else holds seats, which is mostly so: an open key is moved around.
+    others: Option<Box<OtherHolders>>,
     after: AfterClose,
 }
 
@@ -69,6 +70,7 @@ impl<'a> PoolKey<'a> {
 
     /// Opens a key to change its pool, or to create one, for a client. That alone disturbs no WATCH
     /// and no tracking client.
+    #[inline]
     pub(crate) fn write(ctx: Ctx<'a>, name: Str<'a>, moment: Moment) -> Result<PoolKey<'a>, Error> {
         PoolKey::open(ctx, name, moment, Mode::Write)
     }
@@ -84,6 +86,7 @@ impl<'a> PoolKey<'a> {
         PoolKey::open(ctx, name, moment, Mode::Tend)
     }
 
+    #[inline]
     fn open(ctx: Ctx<'a>, name: Str<'a>, moment: Moment, mode: Mode) -> Result<PoolKey<'a>, Error> {
         let (key, database) = OpenKey::open(ctx, name, mode);
         let mut key = PoolKey {
@@ -94,7 +97,7 @@ impl<'a> PoolKey<'a> {
             key,
             blocked: None,
             caller: Caller::default(),
-            others: OtherHolders::default(),
+            others: None,
             after: AfterClose::default(),
         };
         key.key.find(&POOL_TYPE)?;
@@ -113,7 +116,7 @@ impl<'a> PoolKey<'a> {
     /// The machine that decides about this pool and its queue. Nobody is granted a seat while
     /// grants are suspended.
     pub(crate) fn machine(&mut self) -> Machine<'_, Self> {
-        let moment = match self.others.unknown {
+        let moment = match self.suspended() {
             Some(_) => self.moment.holding_grants(),
             None => self.moment,
         };
@@ -133,29 +136,30 @@ impl<'a> PoolKey<'a> {
 
     /// Suspends grants while this key is open: who else holds seats cannot be known.
     pub(crate) fn suspend_grants(&mut self, why: Error) {
-        self.others.unknown = Some(why);
+        self.others.get_or_insert_default().unknown = Some(why);
     }
 
-    /// Whether seats may be granted here; the error says why not.
-    pub(crate) fn may_grant(&self) -> Result<(), Error> {
-        match &self.others.unknown {
-            Some(why) => Err(why.clone()),
-            None => Ok(()),
-        }
+    /// Why grants are suspended here, if they are.
+    pub(crate) fn suspended(&self) -> Option<&Error> {
+        self.others.as_ref()?.unknown.as_ref()
     }
 
     /// Has invalid entries count as taken seats while this key is open.
     pub(crate) fn count_invalid(&mut self, entries: Arc<InvalidEntries>) {
-        self.others.invalid = Some(entries);
+        self.others.get_or_insert_default().invalid = Some(entries);
     }
 
     /// What is wrong with the invalid entry by which `session` holds a seat, if it does so.
     pub(crate) fn invalid_entry(&self, session: &[u8]) -> Option<Error> {
-        let error = self.others.invalid.as_ref()?.error_of(session)?;
+        let error = self.invalid()?.error_of(session)?;
         self.pool()
             .get(self.moment, session)
             .is_none()
             .then_some(error)
+    }
+
+    fn invalid(&self) -> Option<&InvalidEntries> {
+        self.others.as_ref()?.invalid.as_deref()
     }
 
     /// How many seats are taken, by live sessions and by invalid entries.
@@ -190,7 +194,7 @@ impl<'a> PoolKey<'a> {
 
     /// Reports `count` seats that were freed and that no session of the pool had.
     pub(crate) fn freed_elsewhere(&mut self, why: Freed, count: usize) {
-        self.after.events.add(Events::of_freeing(why));
+        self.after.publish(Events::of_freeing(why));
         for _ in 0..count {
             total_of_freeing(why).add();
         }
@@ -206,14 +210,14 @@ impl<'a> PoolKey<'a> {
         if self.key.unlink() {
             self.ctx.replicate(c"UNLINK", &[self.name]);
             self.ctx.signal_modified(self.name);
-            self.after.events.add(Events::DEL);
+            self.after.publish(Events::DEL);
         }
     }
 
     /// Removes another key that exists, here and on whoever follows.
     pub(crate) fn unlink_other(&mut self, other: Str<'_>) {
         self.ctx.unlink(other);
-        self.after.removed.push(OwnedStr::new(other.bytes()));
+        self.after.publish_del_of(OwnedStr::new(other.bytes()));
     }
 
     /// As [`Host::commit`], for an effect that came from a primary or an AOF and is sent on as it
@@ -255,7 +259,7 @@ impl<'a> PoolKey<'a> {
             Applied::Missed => return applied,
             Applied::Done => {}
             // A grant to a session whose own lease had expired takes that seat back first.
-            Applied::Replaced => self.after.events.add(Events::EXPIRED),
+            Applied::Replaced => self.after.publish(Events::EXPIRED),
         }
         stats::add_tickets(pool.tickets() as i64 - tickets);
         if was_emptied && !pool.is_empty() {
@@ -263,7 +267,7 @@ impl<'a> PoolKey<'a> {
             // included, and makes another now.
             self.key.persist();
         }
-        self.after.events.add(event);
+        self.after.publish(event);
         if let Some(deadline_ms) = effect.deadline_ms() {
             self.note(deadline_ms);
         }
@@ -301,10 +305,7 @@ impl Host for PoolKey<'_> {
     }
 
     fn taken_elsewhere(&self) -> u64 {
-        self.others
-            .invalid
-            .as_ref()
-            .map_or(0, |entries| entries.len() as u64)
+        self.invalid().map_or(0, |entries| entries.len() as u64)
     }
 
     fn holds_elsewhere(&self, session: &[u8]) -> bool {
@@ -361,7 +362,7 @@ impl Host for PoolKey<'_> {
             Outcome::NoSeats => queue::Outcome::NoSeats,
         };
         queue::set_outcome(waiter, outcome);
-        self.after.wakes.push(id);
+        self.after.wake(id);
     }
 
     fn notice(&mut self, notice: Notice) {
@@ -370,7 +371,7 @@ impl Host for PoolKey<'_> {
             Notice::Left => (Events::LEFT, &stats::LEFT),
             Notice::Served => (Events::GRANTED, &stats::GRANTED),
         };
-        self.after.events.add(event);
+        self.after.publish(event);
         total.add();
     }
 
@@ -416,7 +417,7 @@ impl PoolKey<'_> {
         if was_emptied {
             self.key.delete();
             deadlines::forget(self.database, self.name.bytes());
-            self.after.events.add(Events::DEL);
+            self.after.publish(Events::DEL);
         }
         self.key.close();
         if let Some(blocked) = self.blocked.take() {
@@ -438,7 +439,7 @@ impl PoolKey<'_> {
         } else if was_emptied {
             // What was noted for those who wait has gone with the pool.
             self.note(self.moment.now_ms);
-        } else if self.others.unknown.is_some() || self.others.invalid.is_some() {
+        } else if self.others.is_some() {
             self.note(self.moment.now_ms + LEGACY_CHECK_MS);
         }
     }

@@ -49,10 +49,13 @@ impl<'a> Call<'a> {
     }
 
     /// Opens the key to change its pool. An error while grants are suspended there.
+    #[inline]
     pub(crate) fn pool_to_change(&self) -> Result<PoolKey<'a>, Error> {
         let key = self.open()?;
-        key.may_grant()?;
-        Ok(key)
+        match key.suspended() {
+            Some(why) => Err(why.clone()),
+            None => Ok(key),
+        }
     }
 
     /// As [`Call::pool_to_change`], and first ends the holds of those of `sessions` that have their
@@ -76,6 +79,7 @@ impl<'a> Call<'a> {
         Ok((key, holders.len()))
     }
 
+    #[inline]
     fn open(&self) -> Result<PoolKey<'a>, Error> {
         if migration::is_outdated(self.arg(0)?) {
             return Err(Error::TryAgain);

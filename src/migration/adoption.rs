@@ -48,6 +48,7 @@ const MAX_CHECKS: usize = 3;
 ///
 /// Those who wait for sessions that have come to hold seats are told so before anything else
 /// happens.
+#[inline]
 pub(crate) fn open_for_write<'a>(
     ctx: Ctx<'a>,
     name: Str<'a>,
