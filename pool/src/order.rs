@@ -37,6 +37,53 @@ impl<T> Entry<T> {
 /// that a search touches few cache lines among a million leases, and a heartbeat, which is one
 /// removal and one insertion, moves little. With a million leases there are some hundreds of
 /// groups.
+///
+/// Ten thousand leases, one for each 10 ms from 0 on, in the slots 0 to 9,999. A key is a deadline
+/// and a slot:
+///
+/// ```text
+///            group 0           group 1           group 2
+/// ends    (40950, 4095)     (81910, 8191)     (99990, 9999)
+/// sizes       4096              4096              1808
+/// leaves       64                64                29
+///                                 │
+///         ┌───────────────────────┘
+///     leaf 5            leaf 6            leaf 7
+///  (44790, 4479)     (45430, 4543)     (46070, 4607)   ...
+///   64 entries        64 entries        64 entries
+///                         │
+///       44800 44810 ... 45000 | 45010 ... 45430
+///                             45005
+/// ```
+///
+/// A lease until 45,005 is inserted, in slot 10,000. The first group whose end is not before it is
+/// group 1, the first such leaf there is leaf 6, and in this it follows 21 others. With it the leaf
+/// has 65 entries, one too many, so it is split into 32 and 33. That gives the group 65 leaves, and
+/// it is split likewise, into 32 and 33 of them. Nothing else moves:
+///
+/// ```text
+///            group 0           group 1           group 2           group 3
+/// ends    (40950, 4095)     (60790, 6079)     (81910, 8191)     (99990, 9999)
+/// sizes       4096              1985              2112              1808
+/// leaves       64                32                33                29
+///                                 │
+///         ┌───────────────────────┘
+///     leaf 5            leaf 6            leaf 7            leaf 8
+///  (44790, 4479)     (45100, 4510)     (45430, 4543)     (46070, 4607)   ...
+///   64 entries        32 entries        33 entries        64 entries
+/// ```
+///
+/// How many have expired by 45,200 is a sum over what is before the one leaf that is searched:
+///
+/// ```text
+/// up_to(45200) = 4096            group 0
+///              + 6 × 64 + 32     the leaves 0 to 6 of group 1
+///              + 10              of leaf 7: 45110 to 45200
+///              = 4522
+/// ```
+///
+/// Where the new entry is the last of a full leaf, as a new lease among others of the same length
+/// mostly is, 64 stay and it begins a leaf of its own. So leaves that are done with are full.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     groups: List<Group<T>>,
