@@ -23,6 +23,32 @@ const SMALLEST_SHRUNK: usize = 32;
 /// few thousand entries, however many millions there are, and looks at no id, since the hashes are
 /// kept. They are keyed at random, since ids come from clients who could otherwise choose ones that
 /// collide.
+///
+/// One step, from five segments to six. The entries are what is to be expected of evenly spread
+/// hashes:
+///
+/// ```text
+/// segment            0      1      2      3      4            10,240 entries, 5 × 2,048:
+/// lowest bits      000    *01    *10    *11    100            the next one makes it grow
+/// entries         1280   2560   2560   2560   1280
+///                         │
+///                         ├────────────────────────────┐      5 - 4 = 1 is split
+///                         v                            v
+/// segment            0      1      2      3      4      5
+/// lowest bits      000    001    *10    *11    100    101
+/// entries         1280   1280   2560   2560   1280   1280     and the new entry in one of them
+/// ```
+///
+/// Which segment is split next is not stored: a new segment 5 takes its share of segment 5 - 4,
+/// where 4 is the highest power of two up to 5. After segment 7 all are split once, and segment 8
+/// begins again with segment 0, by one bit more.
+///
+/// A hash is looked for by its lowest three bits, as long as there are more than four and no more
+/// than eight segments. With six, one that ends in 101 is in segment 5. One that ends in 110 would
+/// be in segment 6, which is not there yet, so the highest of the three bits is dropped: segment 2.
+///
+/// Shrinking is the same step backwards, at a quarter of the load: with six segments, the removal
+/// that leaves 2,559 entries merges segment 5 into segment 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     hasher: RandomState,
