@@ -1,4 +1,34 @@
 //! The pool itself: decisions, and the effects that carry them out.
+//!
+//! A session is stored once, in a slot of the session table. The index leads to it by its id, the
+//! deadlines lead to it by the time at which its lease expires:
+//!
+//! ```text
+//!                  get("alice")
+//!                       │  its hash is 8c51f0e9, say
+//!                       v
+//! index       (8c51f0e9, 256)   (17d2a604, 257)   ...         by hash: the slot
+//!                        │
+//!                        │  256 = 1 × 256 + 0: chunk 1, offset 0
+//!                        v
+//! sessions    chunk 0                chunk 1                  by slot: the session
+//!             s0 s1 ... s255         alice         bob
+//!             without leases         until 11000   until 35000
+//!             slots 0 to 255         slot 256      slot 257
+//!                                     ^             ^
+//! deadlines                   (11000, 256)  (35000, 257)      by deadline and slot:
+//!                                10000         30000          the lease's length
+//! ```
+//!
+//! It is 12,000 now, in milliseconds:
+//!
+//! - `get("alice")` finds slot 256 and compares the id there. The session's own deadline is past,
+//!   so it is not live, and nothing is returned.
+//! - `used` counts 258 sessions less the one whose deadline has passed, without a look at either.
+//! - A heartbeat of Bob changes his session in place, removes (35000, 257) from the deadlines, and
+//!   adds (42000, 257).
+//! - `expired` begins with the first of the deadlines: slot 256, Alice. Freeing her removes one
+//!   entry of each structure, and the next session takes slot 256, the lowest free one.
 
 use crate::MAX_SECOND;
 use crate::cursor::{Generation, StaleCursor};
