@@ -13,7 +13,16 @@ pub struct Lease {
 
 impl Lease {
     /// A lease of `length_ms` from `now_ms` on, or `None` if it is 0 or its deadline is beyond the
-    /// range of time.
+    /// range of time. Both are in milliseconds, `now_ms` of unix time.
+    ///
+    /// ```
+    /// use seat_pool::Lease;
+    ///
+    /// let lease = Lease::starting(1_000, 30_000).expect("within time");
+    /// assert_eq!((lease.length_ms, lease.deadline_ms), (30_000, 31_000));
+    /// assert_eq!(Lease::starting(1_000, 0), None);
+    /// assert_eq!(Lease::starting(1_000, u64::MAX), None);
+    /// ```
     pub fn starting(now_ms: i64, length_ms: u64) -> Option<Lease> {
         let deadline_ms = now_ms.checked_add_unsigned(length_ms)?;
         (length_ms > 0 && deadline_ms < i64::MAX).then_some(Lease {
@@ -27,6 +36,21 @@ impl Lease {
 ///
 /// It says what is so afterwards, not how that came about. So applying one needs no clock and no
 /// limit, and a replica, an AOF and the pool that decided agree whatever their clocks say.
+///
+/// ```
+/// use seat_pool::{Applied, Effect, Freed, Metadata, Pool};
+///
+/// let (mut primary, mut replica) = (Pool::new(0), Pool::new(0));
+/// for effect in [
+///     Effect::granting(0, b"alice", 2, &Metadata::NONE, None),
+///     Effect::granting(0, b"bob", 2, &Metadata::NONE, None),
+///     Effect::freeing(b"alice", Freed::Released),
+/// ] {
+///     assert_eq!(primary.apply(&effect), Applied::Done);
+///     assert_eq!(replica.apply(&effect), Applied::Done);
+/// }
+/// assert!(replica.contains(b"bob") && !replica.contains(b"alice"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
     /// A session holds a seat.
