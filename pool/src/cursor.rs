@@ -13,6 +13,20 @@ const MARK: u32 = 1 << 30;
 
 /// A cursor of another value than the one that is at the key now, or no cursor at all. To go on
 /// from it could miss sessions.
+///
+/// ```
+/// use seat_pool::{Effect, Metadata, Moment, Pool, StaleCursor};
+///
+/// let (mut pool, now) = (Pool::new(0), Moment::at(0));
+/// for session in [b"a", b"b"] {
+///     pool.apply(&Effect::granting(0, session, 5, &Metadata::NONE, None));
+/// }
+/// let cursor = pool.scan(now, 0, 1, |_| {})?;
+/// let copy = pool.clone();
+/// assert_eq!(copy.scan(now, cursor, 1, |_| {}), Err(StaleCursor));
+/// assert_eq!(pool.scan(now, cursor, 1, |_| {}), Ok(0));
+/// # Ok::<(), StaleCursor>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleCursor;
 
