@@ -23,6 +23,18 @@ const NO_DEADLINE: i64 = i64::MAX;
 ///
 /// Its id and metadata share one allocation, and absence is a value of the field itself: with a
 /// million sessions each byte here is a megabyte.
+///
+/// ```
+/// use seat_pool::{Effect, Lease, Metadata, Moment, Pool};
+///
+/// let mut pool = Pool::new(0);
+/// let lease = Lease::starting(7_500, 30_000);
+/// pool.apply(&Effect::granting(7_500, b"alice", 5, &Metadata::NONE, lease));
+/// let session = pool.get(Moment::at(7_500), b"alice").expect("she holds a seat");
+/// assert_eq!((session.acquired_at(), session.heartbeat_count()), (Some(7), None));
+/// assert_eq!(session.deadline_ms(), Some(37_500));
+/// assert!(session.is_live(Moment::at(37_499)) && !session.is_live(Moment::at(37_500)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Session {
     /// The id's length, the id, then the metadata.
@@ -69,7 +81,7 @@ impl Session {
         }
     }
 
-    /// The id.
+    /// The id, 1 to [`crate::MAX_SESSION_BYTES`] bytes. O(1).
     pub fn id(&self) -> &[u8] {
         self.parts().0
     }
@@ -109,6 +121,15 @@ impl Session {
 
     /// How long ago the last sign of life was, in whole seconds; 0 if the clock has stepped back
     /// since, or if none is known: nobody loses a seat without evidence.
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Metadata, Moment, Pool};
+    /// # let mut pool = Pool::new(0);
+    /// pool.apply(&Effect::granting(7_999, b"alice", 5, &Metadata::NONE, None));
+    /// let session = pool.get(Moment::at(7_999), b"alice").expect("she holds a seat");
+    /// assert_eq!(session.silent_seconds(8_000), 1, "from second 7 to second 8");
+    /// assert_eq!(session.silent_seconds(6_000), 0);
+    /// ```
     pub fn silent_seconds(&self, now_ms: i64) -> u64 {
         let Some(heard) = self.last_heartbeat().or(self.acquired_at()) else {
             return 0;
@@ -127,7 +148,18 @@ impl Session {
     }
 
     /// The JSON that the scripts would have stored for this session: the caller's object, then what
-    /// the pool keeps itself. `None` for a session without metadata.
+    /// the pool keeps itself. `None` for a session without metadata. O(n) in its length.
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Metadata, Moment, Pool};
+    /// # let mut pool = Pool::new(0);
+    /// let metadata = Metadata::parse(br#"{"host":"laptop-17"}"#, 100)?;
+    /// pool.apply(&Effect::granting(7_999, b"alice", 5, &metadata, None));
+    /// let session = pool.get(Moment::at(7_999), b"alice").expect("she holds a seat");
+    /// let json = br#"{"host":"laptop-17","acquired_at":7,"last_heartbeat":7}"#;
+    /// assert_eq!(session.json().as_deref(), Some(&json[..]));
+    /// # Ok::<(), seat_pool::MetadataError>(())
+    /// ```
     pub fn json(&self) -> Option<Vec<u8>> {
         let object = self.metadata()?;
         let mut json = Vec::with_capacity(object.len() + 96);
