@@ -7,7 +7,21 @@ use crate::slab::Slab;
 /// When to check which name again: the deadlines by which pools with leases are found when one
 /// expires.
 ///
-/// Made of the same parts as a pool, so that it, too, grows without a stall.
+/// Made of the same parts as a pool, so that it, too, grows without a stall. Times are milliseconds
+/// of unix time.
+///
+/// ```
+/// use seat_pool::Schedule;
+///
+/// let mut schedule = Schedule::default();
+/// assert!(schedule.note(b"licence:cad", 5_000));
+/// assert!(schedule.note(b"licence:cad", 3_000));
+/// assert!(!schedule.note(b"licence:cad", 9_000), "it comes up before");
+/// assert_eq!(schedule.earliest_ms(), Some(3_000));
+/// assert_eq!(schedule.take_due(2_999), None);
+/// assert_eq!(schedule.take_due(3_000).as_deref(), Some(&b"licence:cad"[..]));
+/// assert!(schedule.is_empty());
+/// ```
 #[derive(Debug)]
 pub struct Schedule {
     names: Slab<(Box<[u8]>, i64)>,
@@ -59,7 +73,7 @@ impl Schedule {
         self.times.first().map(|entry| entry.at)
     }
 
-    /// How many names there are.
+    /// How many names there are. O(1).
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -76,7 +90,7 @@ impl Schedule {
         slot.is_some()
     }
 
-    /// Takes `name` out, whenever it would come up. O(log n).
+    /// Takes `name` out, whenever it would come up, and returns whether it was there. O(log n).
     pub fn forget(&mut self, name: &[u8]) -> bool {
         let names = &self.names;
         let Some(slot) = self.index.remove(name, |slot| name_in(names, slot)) else {
