@@ -16,6 +16,16 @@ pub const MAX_NESTING: u32 = 1000;
 
 /// What a session is granted with: the caller's object, checked, and without the names that the
 /// pool keeps itself.
+///
+/// ```
+/// use seat_pool::Metadata;
+///
+/// let sent = br#"{"host":"laptop-17","heartbeat_count":3,"acquired_at":0}"#;
+/// let metadata = Metadata::parse(sent, 16_384)?;
+/// assert_eq!(*metadata.text, *br#"{"host":"laptop-17"}"#);
+/// assert_eq!(metadata.heartbeat_count, Some(3));
+/// # Ok::<(), seat_pool::MetadataError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
     /// The text of the object as the caller sent it. Only if it names `acquired_at`,
@@ -27,6 +37,17 @@ pub struct Metadata<'a> {
 }
 
 /// What the scripts stored for a session: the caller's object with what they kept in it themselves.
+///
+/// ```
+/// use seat_pool::Stored;
+///
+/// let field = br#"{"host":"laptop-17","acquired_at":1700000000.9,"last_heartbeat":1700000050}"#;
+/// let stored = Stored::parse(field, 16_384)?;
+/// assert_eq!(*stored.metadata.text, *br#"{"host":"laptop-17"}"#);
+/// assert_eq!(stored.acquired_at, Some(1_700_000_000));
+/// assert_eq!(stored.last_heartbeat, Some(1_700_000_050));
+/// # Ok::<(), seat_pool::MetadataError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored<'a> {
     /// The caller's part, and the count of heartbeats.
@@ -38,6 +59,14 @@ pub struct Stored<'a> {
 }
 
 /// Why a caller's metadata is refused.
+///
+/// ```
+/// use seat_pool::{Metadata, MetadataError};
+///
+/// assert_eq!(Metadata::parse(b"[1]", 100), Err(MetadataError::NotAnObject));
+/// let error = Metadata::parse(b"{}", 1).unwrap_err();
+/// assert_eq!(error.to_string(), "metadata must be at most 1 bytes");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataError {
     /// Not a JSON object by RFC 8259 in UTF-8, or one with a number that no double can hold or a
@@ -80,7 +109,7 @@ impl Metadata<'_> {
         heartbeat_count: None,
     };
 
-    /// The same, independent of the text that it was parsed from.
+    /// The same, independent of the text that it was parsed from. O(n), since it is copied.
     pub fn into_owned(self) -> Metadata<'static> {
         Metadata {
             text: Cow::Owned(self.text.into_owned()),
@@ -91,12 +120,23 @@ impl Metadata<'_> {
     /// Checks `raw`, at most `limit` bytes of it, and takes out the names that the pool keeps
     /// itself. They match after unescaping, and of duplicates the last wins, as with every JSON
     /// parser that the scripts' readers use. O(n).
+    ///
+    /// Fails with any [`MetadataError`] but [`MetadataError::NotATime`]: what a caller sends as
+    /// timestamps is dropped, whatever it is.
     pub fn parse(raw: &[u8], limit: usize) -> Result<Metadata<'_>, MetadataError> {
         parse(raw, limit).map(|(metadata, _)| metadata)
     }
 
     /// Whether `text` can stand in a pool as it is: an object that [`Metadata::parse`] would
-    /// neither refuse nor change.
+    /// neither refuse nor change, of at most [`crate::MAX_METADATA_BYTES`]. O(n).
+    ///
+    /// ```
+    /// use seat_pool::Metadata;
+    ///
+    /// assert!(Metadata::is_stored_form(br#"{"host":"laptop-17"}"#));
+    /// assert!(!Metadata::is_stored_form(br#"{"heartbeat_count":3}"#));
+    /// assert!(!Metadata::is_stored_form(b" {}"));
+    /// ```
     pub fn is_stored_form(text: &[u8]) -> bool {
         Metadata::parse(text, crate::MAX_METADATA_BYTES).is_ok_and(|metadata| {
             metadata.heartbeat_count.is_none()
@@ -108,6 +148,8 @@ impl Metadata<'_> {
 impl Stored<'_> {
     /// As [`Metadata::parse`], with the timestamps. Fractions of a second, which the scripts never
     /// wrote, are dropped. O(n).
+    ///
+    /// Fails likewise, and with [`MetadataError::NotATime`].
     pub fn parse(raw: &[u8], limit: usize) -> Result<Stored<'_>, MetadataError> {
         let (metadata, found) = parse(raw, limit)?;
         let second = |literal: Option<&str>| {
