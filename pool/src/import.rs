@@ -9,6 +9,18 @@ use crate::pool::{Pool, seconds};
 use crate::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
 /// A session to be imported from the legacy keys, checked.
+///
+/// ```
+/// use seat_pool::{Applied, Import, Moment, Pool};
+///
+/// let (mut pool, now) = (Pool::new(0), Moment::at(9_000));
+/// let import = Import::read(b"alice", Some(br#"{"acquired_at":7}"#))?;
+/// let effect = import.effect(&pool, now, 5).expect("the pool does not have her yet");
+/// assert_eq!(pool.apply(&effect), Applied::Done);
+/// assert_eq!(pool.get(now, b"alice").and_then(|alice| alice.acquired_at()), Some(7));
+/// assert_eq!(import.effect(&pool, now, 5), None);
+/// # Ok::<(), seat_pool::ImportError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import<'a> {
     session: &'a [u8],
@@ -18,6 +30,14 @@ pub struct Import<'a> {
 }
 
 /// Why a session cannot be imported.
+///
+/// ```
+/// use seat_pool::{Import, ImportError, MetadataError};
+///
+/// assert_eq!(Import::read(b"", None), Err(ImportError::EmptySession));
+/// let not_a_time = Import::read(b"alice", Some(br#"{"acquired_at":"now"}"#));
+/// assert_eq!(not_a_time, Err(ImportError::Metadata(MetadataError::NotATime)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportError {
     /// The pool has no session without a name.
@@ -46,6 +66,8 @@ impl<'a> Import<'a> {
     /// Reads a session and its JSON, if it has any. What deployments limit for their callers is not
     /// limited here, since these sessions hold their seats already; what a pool can store is. O(n)
     /// in the length of the JSON.
+    ///
+    /// Fails where the pool could not show what is stored, see [`ImportError`].
     pub fn read(session: &'a [u8], json: Option<&'a [u8]>) -> Result<Import<'a>, ImportError> {
         if session.is_empty() {
             return Err(ImportError::EmptySession);
@@ -65,7 +87,7 @@ impl<'a> Import<'a> {
 
     /// The effect that imports the session, or `None` if it holds a seat of the pool already: then
     /// the pool's stays. One without metadata counts as active at this moment, which nothing
-    /// shows but SEAT.CLEANUP's IDLE goes by.
+    /// shows but SEAT.CLEANUP's IDLE goes by. `seats` is the limit that the pool remembers. O(1).
     pub fn effect(&self, pool: &Pool, moment: Moment, seats: i64) -> Option<Effect<'_>> {
         if pool.get(moment, self.session).is_some() {
             return None;
