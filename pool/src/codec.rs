@@ -63,6 +63,19 @@ struct StoredTicket<'a> {
 }
 
 /// Why bytes are not a pool.
+///
+/// ```
+/// use seat_pool::{DecodeError, Decoder, Effect, Metadata, Pool};
+///
+/// let mut pool = Pool::new(0);
+/// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, None));
+/// let header = pool.encode().next().expect("there is always a header");
+/// let without_batches = Decoder::new(&header)?;
+/// assert!(without_batches.wants_more());
+/// assert_eq!(without_batches.finish().err(), Some(DecodeError::WrongNumberOfEntries));
+/// assert_eq!(Decoder::new(b"").err(), Some(DecodeError::Malformed));
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// A blob ends early, goes on after its end, or holds a value out of range.
@@ -109,7 +122,8 @@ impl std::error::Error for DecodeError {}
 
 impl Pool {
     /// The pool as blobs for a [`Decoder`], made one by one. O(n) in all, expired sessions
-    /// included: they stay in the table until they are reclaimed.
+    /// included: they stay in the table until they are reclaimed. A batch exceeds 64 KiB at most by
+    /// its last entry.
     pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
         let header = to_bytes(&Header {
             format: FORMAT,
@@ -173,6 +187,21 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
 }
 
 /// Reads a pool from its blobs, in the order in which [`Pool::encode`] gave them.
+///
+/// ```
+/// use seat_pool::{Decoder, Effect, Metadata, Pool};
+///
+/// let mut pool = Pool::new(0);
+/// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, None));
+/// let blobs: Vec<Vec<u8>> = pool.encode().collect();
+/// let mut decoder = Decoder::new(&blobs[0])?;
+/// for batch in &blobs[1..] {
+///     decoder.batch(batch)?;
+/// }
+/// let copy = decoder.finish()?;
+/// assert!(copy.contains(b"alice") && copy.seats() == 5);
+/// # Ok::<(), seat_pool::DecodeError>(())
+/// ```
 #[derive(Debug)]
 pub struct Decoder {
     pool: Pool,
@@ -181,7 +210,10 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Starts with the header.
+    /// Starts with the header. O(1).
+    ///
+    /// Fails where that is none ([`DecodeError::Malformed`]), of a newer version
+    /// ([`DecodeError::UnknownFormat`]), or announces nothing ([`DecodeError::Empty`]).
     pub fn new(header: &[u8]) -> Result<Decoder, DecodeError> {
         match header.first() {
             None => return Err(DecodeError::Malformed),
@@ -213,6 +245,9 @@ impl Decoder {
     }
 
     /// Takes the next batch. O(its length).
+    ///
+    /// Fails where the batch is malformed, is empty or has more than the header announced, or where
+    /// an entry is one that no pool holds, see [`DecodeError`]. The decoder is of no use then.
     pub fn batch(&mut self, mut batch: &[u8]) -> Result<(), DecodeError> {
         if batch.is_empty() {
             return Err(DecodeError::WrongNumberOfEntries);
@@ -296,7 +331,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The pool, if nothing is missing.
+    /// The pool, if nothing is missing, otherwise [`DecodeError::WrongNumberOfEntries`]. O(1).
     pub fn finish(self) -> Result<Pool, DecodeError> {
         if self.wants_more() {
             Err(DecodeError::WrongNumberOfEntries)
