@@ -6,6 +6,17 @@ use crate::slab::Slab;
 
 /// An entry of a queue: who waits, since when in the order of arrival, and what its kind brings
 /// with it.
+///
+/// ```
+/// use seat_pool::{Effect, Moment, Pool, Ticket};
+///
+/// let mut pool = Pool::new(0);
+/// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
+/// pool.apply(&Effect::joining(b"bob", 2, 17, ticket));
+/// let entry = pool.ticket(Moment::at(499), b"bob").expect("it is valid until 500");
+/// assert_eq!((entry.session(), entry.arrival()), (&b"bob"[..], 17));
+/// assert_eq!((entry.waiting, pool.figure_of(entry)), (ticket, 2));
+/// ```
 #[derive(Clone, Debug)]
 pub struct QueueEntry<T> {
     session: Box<[u8]>,
