@@ -19,7 +19,16 @@ pub struct Ticket {
 
 impl Ticket {
     /// This ticket valid for `valid_ms` from `now_ms` on, whatever its own length, or `None` if
-    /// that is 0 or ends beyond the range of time.
+    /// that is 0 or ends beyond the range of time. Both are in milliseconds, `now_ms` of unix time.
+    ///
+    /// ```
+    /// use seat_pool::Ticket;
+    ///
+    /// let joined = Ticket { since_ms: 1_000, length_ms: 500, deadline_ms: 1_500 };
+    /// let polled = joined.kept(1_400, joined.length_ms).expect("within time");
+    /// assert_eq!(polled, Ticket { deadline_ms: 1_900, ..joined });
+    /// assert_eq!(joined.kept(1_400, 0), None);
+    /// ```
     pub fn kept(self, now_ms: i64, valid_ms: u64) -> Option<Ticket> {
         let deadline_ms = now_ms.checked_add_unsigned(valid_ms)?;
         (valid_ms > 0 && deadline_ms < i64::MAX).then_some(Ticket {
