@@ -177,6 +177,20 @@ impl<'a, C> Queue<'a, C> {
 
     /// How many seats are kept for tickets. O(k log n) where k is their number, and as
     /// [`Queue::waiting`].
+    ///
+    /// ```
+    /// # use seat_pool::{BlockedQueue, Effect, Metadata, Moment, Pool, Queue, Ticket};
+    /// # let mut pool = Pool::new(0);
+    /// # let nobody = BlockedQueue::<()>::new();
+    /// // Alice holds one of two seats. The other is kept for Bob, who came before Carol.
+    /// pool.apply(&Effect::granting(0, b"alice", 2, &Metadata::NONE, None));
+    /// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
+    /// pool.apply(&Effect::joining(b"bob", 2, 1, ticket));
+    /// pool.apply(&Effect::joining(b"carol", 2, 2, ticket));
+    /// assert_eq!(Queue::new(&pool, &nobody, Moment::at(0), 0).kept(), 1);
+    /// // A seat that is taken elsewhere cannot be kept.
+    /// assert_eq!(Queue::new(&pool, &nobody, Moment::at(0), 1).kept(), 0);
+    /// ```
     pub fn kept(&self) -> usize {
         let Some(tickets) = self.pool.ticket_table() else {
             return 0;
@@ -231,6 +245,24 @@ impl<'a, C> Queue<'a, C> {
     }
 
     /// All who wait, in the order of arrival. O(n log n).
+    ///
+    /// ```
+    /// # use seat_pool::{BlockedQueue, Effect, Metadata, Moment, Pool, Queue, Request, Ticket};
+    /// # let (mut pool, mut blocked) = (Pool::new(0), BlockedQueue::new());
+    /// # let request = Request {
+    /// #     metadata: Metadata::NONE,
+    /// #     lease_ms: None,
+    /// #     ticket_ms: None,
+    /// #     since_ms: 0,
+    /// # };
+    /// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
+    /// pool.apply(&Effect::joining(b"bob", 1, 2, ticket));
+    /// blocked.insert(&pool, b"carol", 1, 1, "her connection", request);
+    /// let queue = Queue::new(&pool, &blocked, Moment::at(0), 0);
+    /// let listed: Vec<_> = queue.list().iter().map(|waiting| waiting.session).collect();
+    /// assert_eq!(listed, [b"carol" as &[u8], b"bob"]);
+    /// assert_eq!((queue.position(b"bob"), queue.position(b"dave")), (Some(2), None));
+    /// ```
     pub fn list(&self) -> Vec<Waiting<'a>> {
         let valid = self
             .pool
