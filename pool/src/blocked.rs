@@ -155,7 +155,7 @@ impl<C> BlockedQueue<C> {
         self.note_ticket(slot, pool);
     }
 
-    /// Takes the client of `session` out. O(log n).
+    /// Takes the client of `session` out, if it has one in the queue. O(log n).
     pub fn remove(&mut self, session: &[u8]) -> Option<Waiter<C>> {
         let slot = self.entries.slot_of(session)?;
         self.forget_ticket(slot);
@@ -172,6 +172,22 @@ impl<C> BlockedQueue<C> {
     }
 
     /// Takes the client of `session` out, unless a newer one has replaced it. O(log n).
+    ///
+    /// ```
+    /// # use seat_pool::{BlockedQueue, Effect, Metadata, Pool, Request, Ticket};
+    /// # let mut blocked = BlockedQueue::new();
+    /// # let request = Request {
+    /// #     metadata: Metadata::NONE,
+    /// #     lease_ms: None,
+    /// #     ticket_ms: None,
+    /// #     since_ms: 0,
+    /// # };
+    /// blocked.insert(&Pool::new(0), b"alice", 1, 7, "second connection", request);
+    /// assert!(blocked.remove_client(b"alice", &"first connection").is_none());
+    /// let waiter = blocked.remove_client(b"alice", &"second connection");
+    /// assert_eq!(waiter.map(|waiter| (waiter.arrival, waiter.seats)), Some((7, 1)));
+    /// assert!(blocked.is_empty());
+    /// ```
     pub fn remove_client(&mut self, session: &[u8], client: &C) -> Option<Waiter<C>>
     where
         C: PartialEq,
@@ -208,6 +224,23 @@ impl<C> BlockedQueue<C> {
 
     /// Gives each client the position that the tickets of `pool` give it: another value has come
     /// to the name. O(n log n).
+    ///
+    /// ```
+    /// # use seat_pool::{BlockedQueue, Effect, Metadata, Pool, Request, Ticket};
+    /// # let mut blocked = BlockedQueue::new();
+    /// # let request = Request {
+    /// #     metadata: Metadata::NONE,
+    /// #     lease_ms: None,
+    /// #     ticket_ms: None,
+    /// #     since_ms: 0,
+    /// # };
+    /// blocked.insert(&Pool::new(0), b"alice", 1, 7, "her connection", request);
+    /// let mut renamed = Pool::new(0);
+    /// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
+    /// renamed.apply(&Effect::joining(b"alice", 1, 3, ticket));
+    /// blocked.match_tickets(&renamed);
+    /// assert_eq!(blocked.get(b"alice").map(|alice| alice.arrival()), Some(3));
+    /// ```
     pub fn match_tickets(&mut self, pool: &Pool) {
         let sessions: Vec<Box<[u8]>> = self.iter().map(|entry| entry.session().into()).collect();
         for session in sessions {
