@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether the process allocates by glibc's malloc. Redis is mostly built with jemalloc.
 static IS_GLIBC: AtomicBool = AtomicBool::new(false);
 
-/// Tells which allocator the estimates of [`crate::Pool::memory_bytes`] are for, by what it really
-/// sets aside for one byte. Until then, and for allocators of similar classes, they are jemalloc's.
+/// Sets which allocator the estimates of [`crate::Pool::memory_bytes`] are for, by how many bytes
+/// it really sets aside for one: 24 for glibc's malloc, 8 for jemalloc. Until then, and for all
+/// others, they are jemalloc's. Holds for the whole process.
 pub fn calibrate(bytes_for_one: usize) {
     IS_GLIBC.store(bytes_for_one == glibc(1), Relaxed);
 }
