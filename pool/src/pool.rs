@@ -46,6 +46,19 @@ use crate::slab::Slab;
 /// A session whose lease has expired stays in the session table until it is reclaimed, but no
 /// decision and no reading method sees it any more: they all take the [`Moment`], and "live" means
 /// live at that moment.
+///
+/// ```
+/// use seat_pool::{Effect, Lease, Metadata, Moment, Pool};
+///
+/// let mut pool = Pool::new(0);
+/// let lease = Lease::starting(0, 30_000);
+/// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, lease));
+/// assert_eq!((pool.seats(), pool.used(Moment::at(29_999))), (5, 1));
+/// // Expired, and not reclaimed yet.
+/// let later = Moment::at(30_000);
+/// assert_eq!((pool.used(later), pool.len()), (0, 1));
+/// assert!(pool.get(later, b"alice").is_none() && pool.contains(b"alice"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pool {
     seats: i64,
@@ -106,22 +119,22 @@ impl Pool {
         self.seats
     }
 
-    /// Sessions, those that expired and are not yet reclaimed included.
+    /// Sessions, those that expired and are not yet reclaimed included. O(1).
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Tickets, those lost and not yet removed included.
+    /// Tickets, those lost and not yet removed included. O(1).
     pub fn tickets(&self) -> usize {
         self.tickets.as_ref().map_or(0, |tickets| tickets.len())
     }
 
-    /// Sessions and tickets together: the allocations that freeing the pool takes, about.
+    /// Sessions and tickets together: the allocations that freeing the pool takes, about. O(1).
     pub fn sessions_and_tickets(&self) -> usize {
         self.len() + self.tickets()
     }
 
-    /// Whether there is neither a session nor a ticket. Such a pool does not exist as a key.
+    /// Whether there is neither a session nor a ticket. Such a pool does not exist as a key. O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.tickets() == 0
     }
@@ -132,6 +145,16 @@ impl Pool {
     }
 
     /// Live sessions that have metadata. As [`Pool::used`], but O(n) while some session has none.
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Import, Metadata, Moment, Pool};
+    /// # let (mut pool, now) = (Pool::new(0), Moment::at(0));
+    /// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, None));
+    /// let bob = Import::read(b"bob", None)?;
+    /// pool.apply(&bob.effect(&pool, now, 5).expect("he is not in the pool yet"));
+    /// assert_eq!((pool.used(now), pool.with_metadata(now)), (2, 1));
+    /// # Ok::<(), seat_pool::ImportError>(())
+    /// ```
     pub fn with_metadata(&self, moment: Moment) -> usize {
         if self.without_metadata == 0 {
             return self.used(moment);
@@ -178,6 +201,18 @@ impl Pool {
 
     /// The earliest effective deadline of a live session. O(log n) while some have expired,
     /// otherwise O(1).
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Lease, Metadata, Moment, Pool};
+    /// # let mut pool = Pool::new(0);
+    /// for (session, length_ms) in [(b"alice", 500), (b"brian", 900)] {
+    ///     let lease = Lease::starting(0, length_ms);
+    ///     pool.apply(&Effect::granting(0, session, 5, &Metadata::NONE, lease));
+    /// }
+    /// let now = Moment::at(500);
+    /// assert_eq!(pool.earliest_expiry_ms(now), Some(500), "Alice's, still to be reclaimed");
+    /// assert_eq!(pool.next_deadline_ms(now), Some(900), "Brian's, the next that somebody loses");
+    /// ```
     pub fn next_deadline_ms(&self, moment: Moment) -> Option<i64> {
         let next = match moment.latest_passed_ms() {
             Some(latest_ms) => self.deadlines.after(latest_ms),
@@ -204,7 +239,7 @@ impl Pool {
             .filter(|session| session.is_live(moment))
     }
 
-    /// All sessions, expired ones included, in no particular order.
+    /// All sessions, expired ones included, in no particular order. O(n).
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.sessions.iter_from(0).map(|(_, session)| session)
     }
@@ -215,6 +250,15 @@ impl Pool {
     }
 
     /// The lease of a session of this pool. O(log n).
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Lease, Metadata, Moment, Pool};
+    /// # let mut pool = Pool::new(0);
+    /// let lease = Lease::starting(0, 500);
+    /// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, lease));
+    /// let alice = pool.get(Moment::at(499), b"alice").expect("she holds a seat");
+    /// assert_eq!(pool.lease_of(alice), lease);
+    /// ```
     pub fn lease_of(&self, session: &Session) -> Option<Lease> {
         let deadline_ms = session.deadline_ms()?;
         let slot = self.slot_of(session.id())?;
@@ -225,7 +269,7 @@ impl Pool {
         })
     }
 
-    /// The join that would make a ticket like this one of the pool.
+    /// The join that would make a ticket like this one of the pool. O(1).
     pub fn join_of<'a>(&self, ticket: &'a QueueEntry<Ticket>) -> Effect<'a> {
         Effect::Join(Join {
             session: ticket.session(),
@@ -235,7 +279,7 @@ impl Pool {
         })
     }
 
-    /// The limit that the session of a ticket states itself: its figure.
+    /// The limit that the session of a ticket states itself: its figure. O(1).
     pub fn figure_of(&self, ticket: &QueueEntry<Ticket>) -> i64 {
         let tickets = self.tickets.as_ref();
         tickets.map_or(0, |tickets| tickets.figure(ticket))
@@ -287,6 +331,23 @@ impl Pool {
     /// A session that stays from the first call to the last is visited exactly once. A cursor is
     /// good for the value that returned it, wherever that goes; every other value refuses it. Looks
     /// at no more than ten slots for each session asked for, so that gaps cannot make a step long.
+    /// O(count).
+    ///
+    /// Fails where the cursor is another value's, or none at all; then nothing was visited.
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Metadata, Moment, Pool};
+    /// # let (mut pool, now) = (Pool::new(0), Moment::at(0));
+    /// for session in [b"a", b"b", b"c"] {
+    ///     pool.apply(&Effect::granting(0, session, 5, &Metadata::NONE, None));
+    /// }
+    /// let mut seen = Vec::new();
+    /// let cursor = pool.scan(now, 0, 2, |session| seen.push(session.id()))?;
+    /// assert_eq!(seen.len(), 2);
+    /// assert_eq!(pool.scan(now, cursor, 2, |session| seen.push(session.id()))?, 0);
+    /// assert_eq!(seen.len(), 3);
+    /// # Ok::<(), seat_pool::StaleCursor>(())
+    /// ```
     pub fn scan<'a>(
         &'a self,
         moment: Moment,
@@ -334,7 +395,7 @@ impl Pool {
                 .map_or(0, |tickets| tickets.memory_bytes())
     }
 
-    /// The valid ticket of `session`.
+    /// The valid ticket of `session`. O(1).
     pub fn ticket(&self, moment: Moment, session: &[u8]) -> Option<&QueueEntry<Ticket>> {
         let ticket = self.any_ticket(session)?;
         (!moment.has_passed(ticket.waiting.deadline_ms)).then_some(ticket)
@@ -361,6 +422,18 @@ impl Pool {
     }
 
     /// Up to `limit` sessions whose tickets are lost and not removed yet. O(limit).
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Moment, Pool, Ticket};
+    /// # let mut pool = Pool::new(0);
+    /// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
+    /// pool.apply(&Effect::joining(b"bob", 2, 1, ticket));
+    /// assert_eq!(pool.lost_tickets(Moment::at(499), 10).count(), 0);
+    /// let later = Moment::at(500);
+    /// assert_eq!(pool.lost_tickets(later, 10).next(), Some(&b"bob"[..]));
+    /// // It is there until an effect removes it, but no longer valid.
+    /// assert!(pool.has_ticket(b"bob") && pool.ticket(later, b"bob").is_none());
+    /// ```
     pub fn lost_tickets(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         let tickets = self.tickets.iter();
         tickets.flat_map(move |tickets| tickets.lost(moment, limit))
@@ -375,6 +448,23 @@ impl Pool {
 
     /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease`
     /// instead if that is given. O(1), with a lease O(log n).
+    ///
+    /// ```
+    /// use seat_pool::HeartbeatOutcome;
+    /// # use seat_pool::{Effect, Lease, Metadata, Moment, Pool};
+    /// # let mut pool = Pool::new(0);
+    ///
+    /// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, Lease::starting(0, 500)));
+    /// match pool.heartbeat(Moment::at(400), b"alice", None) {
+    ///     HeartbeatOutcome::Updated(heartbeat) => {
+    ///         assert_eq!(heartbeat.heartbeat_count, 1);
+    ///         assert_eq!(heartbeat.lease, Lease::starting(400, 500));
+    ///         pool.apply(&Effect::Heartbeat(heartbeat));
+    ///     }
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// assert_eq!(pool.heartbeat(Moment::at(900), b"alice", None), HeartbeatOutcome::NotActive);
+    /// ```
     pub fn heartbeat<'a>(
         &self,
         moment: Moment,
@@ -398,6 +488,18 @@ impl Pool {
 
     /// The ids of up to `limit` sessions whose leases have expired, the earliest deadline first.
     /// O(limit).
+    ///
+    /// ```
+    /// # use seat_pool::{Effect, Lease, Metadata, Moment, Pool};
+    /// # let mut pool = Pool::new(0);
+    /// for (session, length_ms) in [(b"alice", 900), (b"brian", 500)] {
+    ///     let lease = Lease::starting(0, length_ms);
+    ///     pool.apply(&Effect::granting(0, session, 5, &Metadata::NONE, lease));
+    /// }
+    /// let later = Moment::at(900);
+    /// assert!(pool.expired(later, 10).eq([b"brian", b"alice"]));
+    /// assert!(pool.expired(later, 1).eq([b"brian"]));
+    /// ```
     pub fn expired(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
         self.deadlines
             .iter()
@@ -409,6 +511,19 @@ impl Pool {
 
     /// Carries out an effect. Those of a session need it or its ticket, expired or not, unless they
     /// create it, and do nothing without. O(1), with leases or tickets O(log n).
+    ///
+    /// ```
+    /// use seat_pool::{Applied, Effect, Freed, Metadata, Pool};
+    ///
+    /// let mut pool = Pool::new(0);
+    /// let freeing = Effect::freeing(b"alice", Freed::Released);
+    /// assert_eq!(pool.apply(&freeing), Applied::Missed);
+    /// let granting = Effect::granting(0, b"alice", 5, &Metadata::NONE, None);
+    /// assert_eq!(pool.apply(&granting), Applied::Done);
+    /// assert_eq!(pool.apply(&granting), Applied::Replaced);
+    /// assert_eq!(pool.apply(&freeing), Applied::Done);
+    /// assert!(pool.is_empty());
+    /// ```
     pub fn apply(&mut self, effect: &Effect<'_>) -> Applied {
         let met = match effect {
             Effect::Grant(grant) | Effect::Import(grant) => return self.grant(grant),
@@ -531,7 +646,8 @@ impl Lease {
 }
 
 impl<'a> Effect<'a> {
-    /// The grant of a seat at `now_ms`.
+    /// The grant of a seat at `now_ms`, in milliseconds of unix time; the session keeps its whole
+    /// seconds. `seats` is the limit that the pool remembers, and is not checked here.
     pub fn granting(
         now_ms: i64,
         session: &'a [u8],
@@ -565,7 +681,15 @@ impl<'a> Effect<'a> {
     }
 
     /// The moment at which time alone undoes what this effect did: the deadline of a lease or a
-    /// ticket.
+    /// ticket, in milliseconds of unix time.
+    ///
+    /// ```
+    /// use seat_pool::{Effect, Freed, Lease, Metadata};
+    ///
+    /// let granting = Effect::granting(0, b"alice", 5, &Metadata::NONE, Lease::starting(0, 500));
+    /// assert_eq!(granting.deadline_ms(), Some(500));
+    /// assert_eq!(Effect::freeing(b"alice", Freed::Released).deadline_ms(), None);
+    /// ```
     pub fn deadline_ms(&self) -> Option<i64> {
         match self {
             Effect::Join(join) => Some(join.ticket.deadline_ms),
@@ -573,7 +697,8 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// A ticket for a session.
+    /// A ticket for a session. `seats` is its figure, `arrival` its number in the order of arrival,
+    /// below [`crate::MAX_ARRIVAL`].
     pub fn joining(session: &'a [u8], seats: i64, arrival: u64, ticket: Ticket) -> Effect<'a> {
         Effect::Join(Join {
             session,
