@@ -160,6 +160,21 @@ pub trait Conditions<'a> {
 }
 
 /// Why an ACQUIRE is refused. Nothing has changed then.
+///
+/// ```
+/// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+/// # use memory::{Always, Memory, request};
+/// # use seat_pool::{AcquireRequest, Machine, Moment, Refusal};
+/// let mut host = Memory::default();
+/// let mut machine = Machine::new(&mut host, Moment::at(0));
+/// machine.acquire(&request(b"alice"), &Always)?;
+/// let polling = AcquireRequest { ticket_ms: Some(500), longest_queue: 1, ..request(b"bob") };
+/// machine.acquire(&polling, &Always)?;
+/// let third = AcquireRequest { session: b"carol", ..polling };
+/// assert_eq!(machine.acquire(&third, &Always), Err(Refusal::QueueFull));
+/// assert!(!host.pool.has_ticket(b"carol"));
+/// # Ok::<(), Refusal<()>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<E> {
     /// The session holds a seat elsewhere, where it cannot have the lease that it asks for.
@@ -371,6 +386,27 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait or have expired.
+    ///
+    /// A [`Refusal`] is an error of the call and changes nothing. That there is no seat is not one.
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Acquired, Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// let polling = |session| AcquireRequest { ticket_ms: Some(500), ..request(session) };
+    /// let first = machine.acquire(&polling(b"alice"), &Always);
+    /// assert!(matches!(first, Ok(Acquired::Granted(_))));
+    /// let again = machine.acquire(&polling(b"alice"), &Always);
+    /// assert!(matches!(again, Ok(Acquired::AlreadyActive(_))));
+    /// let second = machine.acquire(&polling(b"bob"), &Always);
+    /// assert_eq!(second, Ok(Acquired::Queued { used: 1, position: 1 }));
+    /// // The seat that Alice gives back is kept for Bob.
+    /// machine.release(b"alice");
+    /// let newcomer = machine.acquire(&request(b"carol"), &Always);
+    /// assert_eq!(newcomer, Ok(Acquired::NoSeats { used: 0 }));
+    /// ```
     pub fn acquire<'a, C: Conditions<'a>>(
         &mut self,
         request: &AcquireRequest<'a>,
@@ -530,6 +566,21 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Carries out a HEARTBEAT and returns what it came to. It renews the session's lease by its
     /// own length, or by `lease` instead if that is given. O(1), with a lease O(log n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{HeartbeatOutcome, Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// let mut later = Machine::new(&mut host, Moment::at(9_000));
+    /// assert!(matches!(later.heartbeat(b"alice", None), HeartbeatOutcome::Updated(_)));
+    /// assert_eq!(later.heartbeat(b"bob", None), HeartbeatOutcome::NotActive);
+    /// let alice = host.pool.get(Moment::at(9_000), b"alice");
+    /// assert_eq!(alice.and_then(|alice| alice.last_heartbeat()), Some(9));
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn heartbeat<'a>(
         &mut self,
         session: &'a [u8],
@@ -544,6 +595,18 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Gives a session's seat back, or its queue entry, and serves the queue. Returns the
     /// seats that are taken then, or `None` if it held none in the pool. O(log n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// assert_eq!(machine.release(b"alice"), Some(0));
+    /// assert_eq!(machine.release(b"alice"), None);
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn release(&mut self, session: &[u8]) -> Option<u64> {
         let was_live = self.end(session, Freed::Released);
         self.serve();
@@ -552,6 +615,21 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Takes seats away, and queue entries, serves the queue, and returns how many seats
     /// those were. O(m log n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// let polling = |session| AcquireRequest { ticket_ms: Some(500), ..request(session) };
+    /// machine.acquire(&polling(b"alice"), &Always)?;
+    /// machine.acquire(&polling(b"bob"), &Always)?;
+    /// let named = [b"alice" as &[u8], b"bob", b"carol"];
+    /// assert_eq!(machine.revoke(named.into_iter()), 1, "Bob only waited");
+    /// assert!(host.pool.is_empty());
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn revoke<'a>(&mut self, sessions: impl Iterator<Item = &'a [u8]>) -> usize {
         let mut revoked = 0;
         for session in sessions {
@@ -574,6 +652,21 @@ impl<'h, H: Host> Machine<'h, H> {
     /// Changes the limit now, for the pool and for all who wait, and returns how many of these were
     /// granted a seat. Nobody is evicted, and nothing is created. O(m log n), where m is the number
     /// of waiters that do not state the commonest figure.
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// let waiting = AcquireRequest { blocks: true, ..request(b"bob") };
+    /// machine.acquire(&waiting, &Always)?;
+    /// assert_eq!(machine.resize(0), 0, "Alice stays");
+    /// assert_eq!(machine.resize(2), 1, "Bob gets the second seat");
+    /// assert_eq!((host.pool.seats(), host.heard.len()), (2, 1));
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn resize(&mut self, seats: i64) -> usize {
         if !self.host.blocked().is_empty() {
             self.host.pool_and_blocked().1.restate(seats);
@@ -592,6 +685,20 @@ impl<'h, H: Host> Machine<'h, H> {
     /// Ends the sessions whose leases have expired and, with `idle_seconds`, also those that were
     /// silent for longer, and serves the queue. Returns how many those were. O(their number), with
     /// `idle_seconds` O(n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// let mut later = Machine::new(&mut host, Moment::at(60_000));
+    /// assert_eq!(later.cleanup(None), 0, "she has no lease");
+    /// assert_eq!(later.cleanup(Some(60)), 0, "silent for 60 seconds, and not for more");
+    /// assert_eq!(later.cleanup(Some(59)), 1);
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn cleanup(&mut self, idle_seconds: Option<u64>) -> usize {
         let mut cleaned = self.expire(usize::MAX);
         if let Some(idle_seconds) = idle_seconds {
@@ -717,6 +824,26 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// When time alone will next change something here: a lease expires, or a ticket is lost or to
     /// be renewed. O(1).
+    ///
+    /// What a timer does, then:
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Lease, Machine, Moment, Outcome};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// let leased = AcquireRequest { lease: Lease::starting(0, 500), ..request(b"alice") };
+    /// machine.acquire(&leased, &Always)?;
+    /// let waiting = AcquireRequest { blocks: true, ..request(b"bob") };
+    /// machine.acquire(&waiting, &Always)?;
+    ///
+    /// let next_ms = machine.next_change_ms().expect("there is a lease");
+    /// let mut timer = Machine::new(&mut host, Moment::at(next_ms));
+    /// assert_eq!((next_ms, timer.expire(64), timer.serve()), (500, 1, 1));
+    /// assert!(matches!(host.heard[0], (_, Outcome::Granted(_))));
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn next_change_ms(&self) -> Option<i64> {
         let pool = self.host.pool();
         let ticket = pool.first_lost().map(|ticket| {
@@ -733,6 +860,20 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// The wait of a client ends without an outcome. Returns its answer, or `None` if it is
     /// in the queue no longer. Changes the queue of clients only, and commits nothing. O(log n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Machine, Moment, WaitEnd};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// let waiting = AcquireRequest { blocks: true, ..request(b"bob") };
+    /// machine.acquire(&waiting, &Always)?;
+    /// assert_eq!(machine.end_wait(b"bob", &7), Some(WaitEnd::NoSeats { used: 1, seats: 1 }));
+    /// assert_eq!(machine.end_wait(b"bob", &7), None);
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn end_wait(&mut self, session: &[u8], client: &H::Client) -> Option<WaitEnd> {
         let position = self.queue().position(session);
         let (_, blocked) = self.host.pool_and_blocked();
@@ -768,6 +909,26 @@ impl<'h, H: Host> Machine<'h, H> {
     /// Does what the end of a wait has left, once effects can be committed: a session that asked
     /// for a ticket keeps its position for `ticket_ms` from now on, and the queue is served. A host
     /// forgets this where the session has polled in between. O(log n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Machine, Moment, WaitEnd};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// let both = AcquireRequest { blocks: true, ticket_ms: Some(5_000), ..request(b"bob") };
+    /// machine.acquire(&both, &Always)?;
+    ///
+    /// // Bob's call has waited for as long as it may, and he is to poll from now on.
+    /// let mut machine = Machine::new(&mut host, Moment::at(2_000));
+    /// let end = machine.end_wait(b"bob", &7);
+    /// assert_eq!(end, Some(WaitEnd::Queued { used: 1, position: 1, seats: 1, ticket_ms: 5_000 }));
+    /// machine.after_wait(b"bob", 5_000);
+    /// let ticket = host.pool.ticket(Moment::at(2_000), b"bob").expect("it is valid");
+    /// assert_eq!(ticket.waiting.deadline_ms, 7_000);
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn after_wait(&mut self, session: &[u8], ticket_ms: u64) {
         self.renew_ticket(session, ticket_ms);
         self.serve();
@@ -775,6 +936,25 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Frees the seat of a client that was gone when it was granted, unless it is free already, and
     /// serves the queue. A session that asked for a ticket as well has its position back. O(log n).
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0));
+    /// machine.acquire(&request(b"alice"), &Always)?;
+    /// let both = AcquireRequest { blocks: true, ticket_ms: Some(500), ..request(b"bob") };
+    /// machine.acquire(&both, &Always)?;
+    /// machine.release(b"alice");
+    ///
+    /// // Bob's client was gone before its answer could reach it.
+    /// let (waiter, _) = host.heard.remove(0);
+    /// Machine::new(&mut host, Moment::at(0)).take_back(&waiter);
+    /// assert!(!host.pool.has_sessions());
+    /// assert!(host.pool.ticket(Moment::at(499), b"bob").is_some());
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub fn take_back(&mut self, waiter: &Waiter<H::Client>) {
         let session = &waiter.session;
         if !self.is_live(session) {

@@ -6,6 +6,17 @@
 /// Deadlines are stored as they were given out and replicated. What counts is the *effective*
 /// deadline of a lease or a ticket: the later one of its own and the floor. So a floor prolongs all
 /// of them at once, without a change to any, and nothing else about the pool depends on it.
+///
+/// ```
+/// use seat_pool::Moment;
+///
+/// assert!(Moment::at(500).has_passed(500));
+/// // The server was away until 600, and gives everybody until 2,000.
+/// let after_gap = Moment::with_floor(600, 2_000);
+/// assert!(!after_gap.has_passed(500));
+/// assert_eq!((after_gap.effective(500), after_gap.effective(3_000)), (2_000, 3_000));
+/// assert!(after_gap.moved_to(2_000).has_passed(500));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time, in milliseconds of unix time.
@@ -37,6 +48,20 @@ impl Moment {
     }
 
     /// The same moment, at which nobody is granted a seat.
+    ///
+    /// ```
+    /// # mod memory { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/memory.rs")); }
+    /// # use memory::{Always, Memory, request};
+    /// # use seat_pool::{AcquireRequest, Acquired, Machine, Moment};
+    /// let mut host = Memory::default();
+    /// let mut machine = Machine::new(&mut host, Moment::at(0).holding_grants());
+    /// let denied = machine.acquire(&request(b"alice"), &Always)?;
+    /// assert_eq!(denied, Acquired::NoSeats { used: 0 });
+    /// let polling = AcquireRequest { ticket_ms: Some(500), ..request(b"alice") };
+    /// let queued = machine.acquire(&polling, &Always)?;
+    /// assert_eq!(queued, Acquired::Queued { used: 0, position: 1 });
+    /// # Ok::<(), seat_pool::Refusal<()>>(())
+    /// ```
     pub const fn holding_grants(self) -> Moment {
         Moment {
             holds_grants: true,
