@@ -266,89 +266,11 @@ pub enum WaitEnd {
 ///        NoSeats                                    wake, or schedule
 /// ```
 ///
-/// A host that keeps all in memory, and a scene in it: Alice holds the one seat, Bob waits for it.
+/// A host that keeps all in memory, and a scene in it. The examples of the methods have the same
+/// host.
 ///
 /// ```
-/// use seat_pool::{
-///     AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, Host, Machine, Metadata, Moment,
-///     Notice, Outcome, Pool, Waiter,
-/// };
-///
-/// struct Memory {
-///     pool: Pool,
-///     blocked: BlockedQueue<u32>,
-///     last_arrival: u64,
-///     heard: Vec<(u32, Outcome)>,
-/// }
-///
-/// impl Host for Memory {
-///     type Client = u32;
-///
-///     fn pool(&self) -> &Pool {
-///         &self.pool
-///     }
-///     fn blocked(&self) -> &BlockedQueue<u32> {
-///         &self.blocked
-///     }
-///     fn pool_and_blocked(&mut self) -> (&Pool, &mut BlockedQueue<u32>) {
-///         (&self.pool, &mut self.blocked)
-///     }
-///     fn next_arrival(&mut self) -> u64 {
-///         self.last_arrival += 1;
-///         self.last_arrival
-///     }
-///     fn block_client(&mut self, _session: &[u8]) -> Option<u32> {
-///         Some(7)
-///     }
-///     fn commit(&mut self, effect: &Effect<'_>) {
-///         self.pool.apply(effect);
-///     }
-///     fn confirm(&mut self, _session: &[u8]) {}
-///     fn wake(&mut self, waiter: Waiter<u32>, outcome: Outcome) {
-///         self.heard.push((waiter.client, outcome));
-///     }
-///     fn notice(&mut self, _notice: Notice) {}
-///     fn schedule(&mut self, _at_ms: i64) {}
-/// }
-///
-/// struct Always;
-///
-/// impl<'a> Conditions<'a> for Always {
-///     type Error = ();
-///
-///     fn metadata(&self) -> Result<Metadata<'a>, ()> {
-///         Ok(Metadata::NONE)
-///     }
-///     fn memory(&self) -> Result<(), ()> {
-///         Ok(())
-///     }
-/// }
-///
-/// let mut host = Memory {
-///     pool: Pool::new(0),
-///     blocked: BlockedQueue::new(),
-///     last_arrival: 0,
-///     heard: Vec::new(),
-/// };
-/// let request = |session, blocks| AcquireRequest {
-///     session,
-///     seats: 1,
-///     lease: None,
-///     ticket_ms: None,
-///     blocks,
-///     longest_queue: 100,
-/// };
-/// let mut machine = Machine::new(&mut host, Moment::at(0));
-/// let granted = machine.acquire(&request(b"alice", false), &Always);
-/// assert!(matches!(granted, Ok(Acquired::Granted(_))));
-/// let denied = machine.acquire(&request(b"carol", false), &Always);
-/// assert_eq!(denied, Ok(Acquired::NoSeats { used: 1 }));
-/// let blocked = machine.acquire(&request(b"bob", true), &Always);
-/// assert_eq!(blocked, Ok(Acquired::Blocked(7)));
-///
-/// // The seat goes to Bob in the same step in which Alice gives it back.
-/// assert_eq!(machine.release(b"alice"), Some(1));
-/// assert!(matches!(host.heard[..], [(7, Outcome::Granted(_))]));
+#[doc = include_str!("../examples/memory.rs")]
 /// ```
 pub struct Machine<'h, H: Host> {
     host: &'h mut H,
