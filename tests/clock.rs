@@ -167,7 +167,7 @@ fn a_floor_does_not_outlast_its_length_when_the_clock_steps_back() {
         total(&server, "seat_lease_floor_ms") == 0 && total(&server, "seat_grant_hold_ms") == 0
     });
     let mut dialog = Dialog::with(&server);
-    dialog.expect("SEAT.ACQUIRE pool b 9", r#"[1, "ACQUIRED", 1, 9]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 9", "[1, ACQUIRED, 1, 9]");
 }
 
 #[test]
@@ -182,14 +182,14 @@ fn forward_by_less_than_the_lease_takes_that_much_of_it() {
         (HOUR_MS - 60_000..=HOUR_MS).contains(&left_ms),
         "{left_ms} ms left"
     );
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
         (2 * HOUR_MS - 60_000..=2 * HOUR_MS).contains(&left_ms),
         "{left_ms} ms left"
     );
     clock.step_ahead_to(3 * HOUR + 1, &mut dialog);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[0, SESSION_NOT_ACTIVE]");
     wait_for_reclaim(&server, 1);
 }
 
@@ -237,7 +237,7 @@ fn what_a_command_decides_and_says_is_of_one_moment() {
             &format!("SEAT.RELEASE {pool} b"),
         ]);
         let used = replies[1]
-            .strip_prefix(r#"[1, "RELEASED", "#)
+            .strip_prefix("[1, RELEASED, ")
             .and_then(|used| used.strip_suffix(']')?.parse().ok());
         let within = used.is_some_and(|used: u32| used <= 3);
         assert!(within, "{lease_ms} ms: {replies:?}");
@@ -264,7 +264,7 @@ fn backward_all_last_longer_and_still_end() {
     assert_eq!(total(&server, "seat_expired"), 0);
     dialog.expect(
         "SEAT.HEARTBEAT pool a PX 500",
-        r#"[1, "HEARTBEAT_UPDATED", 1, 500]"#,
+        "[1, HEARTBEAT_UPDATED, 1, 500]",
     );
     dialog.ask("SEAT.ACQUIRE pool b 9 PX 100");
     dialog.ask(&format!("SEAT.ACQUIRE pool c 9 EX {HOUR}"));
@@ -336,7 +336,7 @@ fn a_replica_ahead_shows_an_expiry_early_and_reclaims_nothing() {
         // On the primary the session lives, and its heartbeats reach a session that the replica
         // thinks over.
         let beat = dialog.ask("SEAT.HEARTBEAT pool a");
-        assert!(beat.starts_with(r#"[1, "HEARTBEAT_UPDATED""#), "{beat}");
+        assert!(beat.starts_with("[1, HEARTBEAT_UPDATED"), "{beat}");
     }
     let watched = Instant::now();
     eventually("some beats of the replica's cron", || {

@@ -14,16 +14,13 @@ fn a_node_of_a_cluster_serves_those_who_wait() {
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         dialog.ask(freeing);
         waiter.is_granted();
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     }
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 30",
-        r#"[1, "ALREADY_ACTIVE", 1, 30]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 PX 30", "[1, ALREADY_ACTIVE, 1, 30]");
     waiter.is_granted();
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -48,7 +45,7 @@ fn those_who_wait_at_a_slot_that_is_taken_away_are_sent_away() {
     });
     assert_eq!(dialog.queue("pool"), [""; 0]);
     if dialog.sessions("pool") == ["a"] {
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     }
     dialog.one_seat_is_free("pool");
 }
@@ -69,9 +66,9 @@ fn waiters_stay_when_all_other_slots_go() {
         others.retain(|slot| *slot != kept);
         assert_eq!(dialog.ask_args(&others), "+OK");
         is_sent_away(&mut control);
-        dialog.expect(&format!("SEAT.RELEASE {key} a"), r#"[1, "RELEASED", 1]"#);
+        dialog.expect(&format!("SEAT.RELEASE {key} a"), "[1, RELEASED, 1]");
         waiter.is_granted();
-        dialog.expect(&format!("SEAT.RELEASE {key} b"), r#"[1, "RELEASED", 0]"#);
+        dialog.expect(&format!("SEAT.RELEASE {key} b"), "[1, RELEASED, 0]");
         others[1] = "ADDSLOTS".to_owned();
         assert_eq!(dialog.ask_args(&others), "+OK");
     }
@@ -81,10 +78,7 @@ fn waiters_stay_when_all_other_slots_go() {
 fn an_expiry_in_a_slot_that_was_taken_away_grants_nobody_a_seat() {
     let server = alone();
     let mut dialog = Dialog::with(&server);
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 100",
-        r#"[1, "ACQUIRED", 1, 1, 100]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 PX 100", "[1, ACQUIRED, 1, 1, 100]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let slot = slot(&mut dialog);
     dialog.expect(&format!("CLUSTER DELSLOTS {slot}"), "+OK");
@@ -137,11 +131,11 @@ fn waiters_of_a_migrating_key_are_granted_where_it_went() {
     dialog.begins("SEAT.COUNT pool", "!MOVED ");
     let mut poll = Waiter::of(&there, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
     let mut late = Waiter::of(&there, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    other.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    poll.hears(r#"[1, "ACQUIRED", 1, 1]"#);
-    other.expect("SEAT.RELEASE pool d", r#"[1, "RELEASED", 1]"#);
-    late.hears(r#"[1, "ACQUIRED", 1, 1]"#);
-    other.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    other.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    poll.hears("[1, ACQUIRED, 1, 1]");
+    other.expect("SEAT.RELEASE pool d", "[1, RELEASED, 1]");
+    late.hears("[1, ACQUIRED, 1, 1]");
+    other.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     assert_eq!(total(&here, "seat_granted"), 0);
     assert_eq!(total(&here, "seat_blocked_clients"), 0);
 }

@@ -24,27 +24,21 @@ fn json_of(dialog: &mut Dialog, key: &str, session: &str) -> Value {
 #[test]
 fn acquire_grants_until_the_pool_is_full_and_a_holder_is_told_so() {
     let (_server, mut dialog) = Server::scene();
-    dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ACQUIRED", 1, 2]"#);
-    dialog.expect("SEAT.ACQUIRE pool b 2", r#"[1, "ACQUIRED", 2, 2]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 2 {}",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-    );
-    dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ALREADY_ACTIVE", 2]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    dialog.expect("SEAT.ACQUIRE pool c 2 {}", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool a 2 {}", "[1, ACQUIRED, 1, 2]");
+    dialog.expect("SEAT.ACQUIRE pool b 2", "[1, ACQUIRED, 2, 2]");
+    dialog.expect("SEAT.ACQUIRE pool c 2 {}", "[0, NO_SEATS_AVAILABLE, 2, 2]");
+    dialog.expect("SEAT.ACQUIRE pool a 2 {}", "[1, ALREADY_ACTIVE, 2]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    dialog.expect("SEAT.ACQUIRE pool c 2 {}", "[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
 fn each_acquire_states_its_own_limit() {
     let (_server, mut dialog) = Server::scene();
-    dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect("SEAT.ACQUIRE pool b 3 {}", r#"[1, "ACQUIRED", 2, 3]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 1 {}",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
-    );
-    dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ALREADY_ACTIVE", 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool a 1 {}", "[1, ACQUIRED, 1, 1]");
+    dialog.expect("SEAT.ACQUIRE pool b 3 {}", "[1, ACQUIRED, 2, 3]");
+    dialog.expect("SEAT.ACQUIRE pool c 1 {}", "[0, NO_SEATS_AVAILABLE, 2, 1]");
+    dialog.expect("SEAT.ACQUIRE pool a 1 {}", "[1, ALREADY_ACTIVE, 2]");
     assert_eq!(
         dialog.pool_info("pool", "seats"),
         3,
@@ -53,17 +47,17 @@ fn each_acquire_states_its_own_limit() {
     for seats in ["0", "-1", "-9223372036854775808"] {
         dialog.expect(
             &format!("SEAT.ACQUIRE pool d {seats} {{}}"),
-            &format!(r#"[0, "NO_SEATS_AVAILABLE", 2, {seats}]"#),
+            &format!("[0, NO_SEATS_AVAILABLE, 2, {seats}]"),
         );
         dialog.expect(
             &format!("SEAT.ACQUIRE empty d {seats} {{}}"),
-            &format!(r#"[0, "NO_SEATS_AVAILABLE", 0, {seats}]"#),
+            &format!("[0, NO_SEATS_AVAILABLE, 0, {seats}]"),
         );
     }
     dialog.expect("EXISTS empty", "0");
     dialog.expect(
         "SEAT.ACQUIRE pool d 9223372036854775807 {}",
-        r#"[1, "ACQUIRED", 3, 9223372036854775807]"#,
+        "[1, ACQUIRED, 3, 9223372036854775807]",
     );
 }
 
@@ -74,14 +68,11 @@ fn metadata_is_looked_at_only_when_a_seat_is_granted() {
         "SEAT.ACQUIRE pool a 1 nonsense",
         "!ERR metadata must be a JSON object (RFC 8259, UTF-8)",
     );
-    dialog.expect("SEAT.ACQUIRE pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 nonsense",
-        r#"[1, "ALREADY_ACTIVE", 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 {}", "[1, ACQUIRED, 1, 1]");
+    dialog.expect("SEAT.ACQUIRE pool a 1 nonsense", "[1, ALREADY_ACTIVE, 1]");
     dialog.expect(
         "SEAT.ACQUIRE pool b 1 nonsense",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+        "[0, NO_SEATS_AVAILABLE, 1, 1]",
     );
 }
 
@@ -146,21 +137,21 @@ fn the_pools_own_names_cannot_be_forged_however_they_are_spelled() {
     );
     assert!(read["acquired_at"].as_i64() > Some(1_600_000_000), "{text}");
     assert_eq!(read["acquired_at"], read["last_heartbeat"]);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 41]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 41]");
 }
 
 #[test]
 fn release_takes_back_what_is_held_and_nothing_else() {
     let (_server, mut dialog) = Server::scene();
-    dialog.expect("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[0, SESSION_NOT_FOUND]");
     dialog.acquire("pool", "a", 5, "{}");
     dialog.acquire("pool", "b", 5, "{}");
-    dialog.expect("SEAT.RELEASE pool c", r#"[0, "SESSION_NOT_FOUND"]"#);
-    dialog.expect("SEAT.RELEASE pool A", r#"[0, "SESSION_NOT_FOUND"]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[0, SESSION_NOT_FOUND]");
+    dialog.expect("SEAT.RELEASE pool A", "[0, SESSION_NOT_FOUND]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[0, SESSION_NOT_FOUND]");
     dialog.expect("EXISTS pool", "1");
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.expect("EXISTS pool", "0");
     dialog.expect("TYPE pool", "+none");
 }
@@ -168,21 +159,21 @@ fn release_takes_back_what_is_held_and_nothing_else() {
 #[test]
 fn heartbeats_are_counted_and_their_metadata_not_kept() {
     let (_server, mut dialog) = Server::scene();
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[0, SESSION_NOT_ACTIVE]");
     dialog.acquire("pool", "a", 5, r#"{"k":1}"#);
     dialog.acquire("pool", "b", 5, r#"{"heartbeat_count":-2}"#);
-    dialog.expect("SEAT.HEARTBEAT pool c {}", r#"[0, "SESSION_NOT_ACTIVE"]"#);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool c {}", "[0, SESSION_NOT_ACTIVE]");
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     dialog.expect(
         "SEAT.HEARTBEAT pool a {\"k\":2}",
-        r#"[1, "HEARTBEAT_UPDATED", 2]"#,
+        "[1, HEARTBEAT_UPDATED, 2]",
     );
     dialog.expect(
         "SEAT.HEARTBEAT pool a nonsense",
-        r#"[1, "HEARTBEAT_UPDATED", 3]"#,
+        "[1, HEARTBEAT_UPDATED, 3]",
     );
-    dialog.expect("SEAT.HEARTBEAT pool b", r#"[1, "HEARTBEAT_UPDATED", -1]"#);
-    dialog.expect("SEAT.HEARTBEAT pool b", r#"[1, "HEARTBEAT_UPDATED", 0]"#);
+    dialog.expect("SEAT.HEARTBEAT pool b", "[1, HEARTBEAT_UPDATED, -1]");
+    dialog.expect("SEAT.HEARTBEAT pool b", "[1, HEARTBEAT_UPDATED, 0]");
     let read = json_of(&mut dialog, "pool", "a");
     assert_eq!(
         (&read["k"], &read["heartbeat_count"]),
@@ -204,7 +195,7 @@ fn a_heartbeat_sets_its_own_time_and_not_that_of_the_grant() {
         json!({"acquired_at": 1_000_000_000, "last_heartbeat": 1_000_000_001})
     );
     let before = server_seconds(&mut dialog);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     let after = server_seconds(&mut dialog);
     let read = json_of(&mut dialog, "pool", "a");
     assert_eq!(read["acquired_at"], 1_000_000_000);
@@ -219,11 +210,11 @@ fn a_session_without_metadata_has_no_heartbeats() {
         "SEAT.EFFECT pool GRANT a 5 1000000000 1000000000 - 0 0 -",
         "1",
     );
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "METADATA_NOT_FOUND"]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[0, METADATA_NOT_FOUND]");
     dialog.expect("SEAT.GET pool a", "nil");
     dialog.expect("SEAT.COUNT pool", "1");
-    dialog.expect("SEAT.ACQUIRE pool a 5 {}", r#"[1, "ALREADY_ACTIVE", 1]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.ACQUIRE pool a 5 {}", "[1, ALREADY_ACTIVE, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
 }
 
 #[test]
@@ -298,10 +289,7 @@ fn nothing_is_available_in_a_pool_above_its_limit() {
     }
     assert_eq!(dialog.pool_info("pool", "used"), 3);
     assert_eq!(dialog.pool_info("pool", "available"), 0);
-    dialog.expect(
-        "SEAT.ACQUIRE pool d 3 {}",
-        r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool d 3 {}", "[0, NO_SEATS_AVAILABLE, 3, 3]");
 }
 
 #[test]
@@ -312,7 +300,7 @@ fn get_knows_only_who_holds_a_seat() {
     modern.expect("SEAT.GET pool a", "null");
     dialog.acquire("pool", "a", 2, "{}");
     dialog.expect("SEAT.GET pool b", "nil");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.expect("SEAT.GET pool a", "nil");
 }
 
@@ -335,15 +323,15 @@ fn revoke_removes_each_named_holder_once() {
 fn a_released_session_starts_afresh() {
     let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 4, r#"{"old":1}"#);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.acquire("pool", "a", 4, r#"{"new":1}"#);
     let read = json_of(&mut dialog, "pool", "a");
     assert!(
         read.get("old").is_none() && read.get("heartbeat_count").is_none(),
         "{read}"
     );
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
 }
 
 #[test]
@@ -359,18 +347,18 @@ fn keys_and_ids_are_bytes() {
     ];
     for (n, id) in ids.iter().enumerate() {
         let reply = dialog.ask_args(&[b"SEAT.ACQUIRE", b"po\0ol".as_slice(), id, b"9", b"{}"]);
-        assert_eq!(reply, format!(r#"[1, "ACQUIRED", {}, 9]"#, n + 1));
+        assert_eq!(reply, format!("[1, ACQUIRED, {}, 9]", n + 1));
     }
     for id in ids {
         let reply = dialog.ask_args(&[b"SEAT.HEARTBEAT", b"po\0ol".as_slice(), id]);
-        assert_eq!(reply, r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+        assert_eq!(reply, "[1, HEARTBEAT_UPDATED, 1]");
         let listed = dialog.ask_args(&[b"SEAT.SESSIONS".as_slice(), b"po\0ol"]);
         assert!(
             listed.contains(&format!("\"{}\"", id.escape_ascii())),
             "{listed}"
         );
         let reply = dialog.ask_args(&[b"SEAT.RELEASE", b"po\0ol".as_slice(), id]);
-        assert!(reply.starts_with(r#"[1, "RELEASED""#), "{reply}");
+        assert!(reply.starts_with("[1, RELEASED"), "{reply}");
     }
     dialog.expect("DBSIZE", "0");
 }
@@ -378,9 +366,9 @@ fn keys_and_ids_are_bytes() {
 #[test]
 fn commands_are_named_in_any_case() {
     let (_server, mut dialog) = Server::scene();
-    dialog.expect("seat.acquire pool a 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("seat.acquire pool a 1 {}", "[1, ACQUIRED, 1, 1]");
     dialog.expect("Seat.Count pool", "1");
-    dialog.expect("sEAT.rELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("sEAT.rELEASE pool a", "[1, RELEASED, 0]");
 }
 
 #[test]
@@ -405,7 +393,7 @@ fn revoking_takes_time_linear_in_the_sessions() {
             }
             for name in chunk {
                 let reply = dialog.read();
-                assert!(reply.starts_with(r#"[1, "ACQUIRED""#), "{name}: {reply}");
+                assert!(reply.starts_with("[1, ACQUIRED"), "{name}: {reply}");
             }
         }
         dialog.expect("CONFIG RESETSTAT", "+OK");

@@ -113,7 +113,7 @@ fn ends_in_time(server: &Server, name: &str) {
         eventually("leases and tickets have ended", || dialog.ask(&keys) == "0");
         dialog.expect(
             &format!("SEAT.ACQUIRE {name} c 2"),
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+            "[0, NO_SEATS_AVAILABLE, 2, 2]",
         );
         dialog.expect(&format!("SEAT.COUNT {name}-held"), "1");
     }
@@ -250,7 +250,7 @@ fn after_restore_of_each_value_where_another_data_set_was() {
         eventually("leases and tickets have ended", || {
             dialog.ask("EXISTS old-leased old-queued") == "0"
         });
-        dialog.expect("SEAT.ACQUIRE old c 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+        dialog.expect("SEAT.ACQUIRE old c 2", "[0, NO_SEATS_AVAILABLE, 2, 2]");
     }
     nothing_is_known(&server);
 }
@@ -326,10 +326,7 @@ fn the_old_data_set_comes_back_when_a_swapdb_load_breaks_off() {
     dialog.expect("KEYS new*", "[]");
     // What is made from here on is known as ever.
     dialog.expect("SADD license:later:active_sessions a", "1");
-    dialog.expect(
-        "SEAT.ACQUIRE later b 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE later b 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
 }
 
 #[test]
@@ -449,7 +446,7 @@ fn legacy_keys_are_found_when_they_are_asked_for_amid_a_load() {
         let name = if breaks_off { "old" } else { "new" };
         dialog.expect(
             &format!("SEAT.ACQUIRE {name} c 2"),
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
+            "[0, NO_SEATS_AVAILABLE, 2, 2]",
         );
     }
 }

@@ -119,34 +119,30 @@ pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
         let json = dialog.ask_args(&[b"SEAT.GET", key.as_bytes(), id]);
         let beat = dialog.ask_args(&[b"SEAT.HEARTBEAT", b"again".as_slice(), id]);
         if json == "nil" {
-            assert_eq!(beat, r#"[0, "METADATA_NOT_FOUND"]"#, "{context}");
+            assert_eq!(beat, "[0, METADATA_NOT_FOUND]", "{context}");
         } else {
             let text = dialog.bytes(&[b"SEAT.GET", key.as_bytes(), id]);
             let read: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
             assert!(read["acquired_at"].is_u64(), "{context}: {read}");
             assert!(
-                beat.starts_with(r#"[1, "HEARTBEAT_UPDATED""#),
+                beat.starts_with("[1, HEARTBEAT_UPDATED"),
                 "{context}: {beat}"
             );
         }
         let active = dialog.ask_args(&[b"SEAT.ACQUIRE", key.as_bytes(), id, b"1"]);
-        assert_eq!(
-            active,
-            format!("[1, \"ALREADY_ACTIVE\", {count}]"),
-            "{context}"
-        );
+        assert_eq!(active, format!("[1, ALREADY_ACTIVE, {count}]"), "{context}");
     }
     dialog.ask("DEL again");
     let full = dialog.ask(&format!("SEAT.ACQUIRE {key} newcomer {count}"));
     assert_eq!(
         full,
-        format!("[0, \"NO_SEATS_AVAILABLE\", {count}, {count}]"),
+        format!("[0, NO_SEATS_AVAILABLE, {count}, {count}]"),
         "{context}"
     );
     let granted = dialog.ask(&format!("SEAT.ACQUIRE {key} newcomer {}", count + 1));
     assert_eq!(
         granted,
-        format!("[1, \"ACQUIRED\", {}, {}]", count + 1, count + 1),
+        format!("[1, ACQUIRED, {}, {}]", count + 1, count + 1),
         "{context}"
     );
     for id in ids
@@ -156,7 +152,7 @@ pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
     {
         let released = dialog.ask_args(&[b"SEAT.RELEASE", key.as_bytes(), id]);
         assert!(
-            released.starts_with(r#"[1, "RELEASED""#),
+            released.starts_with("[1, RELEASED"),
             "{context}: {released}"
         );
     }
@@ -196,14 +192,11 @@ fn a_copy_is_equal_and_independent() {
     let digest = dialog.digest_of("pool");
     dialog.expect("COPY pool copy", "1");
     assert_eq!(dialog.digest_of("copy"), digest);
-    dialog.expect("SEAT.RELEASE copy plain", r#"[1, "RELEASED", 4]"#);
+    dialog.expect("SEAT.RELEASE copy plain", "[1, RELEASED, 4]");
     assert_eq!(dialog.digest_of("pool"), digest);
     let of_copy = dialog.digest_of("copy");
     assert_ne!(of_copy, digest);
-    dialog.expect(
-        "SEAT.HEARTBEAT pool leased",
-        r#"[1, "HEARTBEAT_UPDATED", 4]"#,
-    );
+    dialog.expect("SEAT.HEARTBEAT pool leased", "[1, HEARTBEAT_UPDATED, 4]");
     assert_eq!(dialog.digest_of("copy"), of_copy);
     dialog.expect("COPY pool copy", "0");
     dialog.expect("COPY pool copy REPLACE", "1");
@@ -263,7 +256,7 @@ fn it_expires_as_any_key() {
     let (server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
     dialog.expect("EXPIRE pool 1000", "1");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     assert!(
         dialog.number("TTL pool") > 900,
         "a heartbeat keeps the key's TTL"
@@ -279,7 +272,7 @@ fn it_expires_as_any_key() {
     dialog.expect("SEAT.SESSIONS pool", "[]");
     dialog.expect("SEAT.GET pool a", "nil");
     dialog.expect("SEAT.INFO pool", "nil");
-    dialog.expect("SEAT.ACQUIRE pool b 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 1 {}", "[1, ACQUIRED, 1, 1]");
     dialog.expect("TTL pool", "-1");
     assert_eq!(dialog.sessions("pool"), ["b"]);
     dialog.expect("PEXPIRE pool 1", "1");
@@ -288,7 +281,7 @@ fn it_expires_as_any_key() {
     let lines = replicated(&server, || {
         dialog.acquire("pool", "c", 1, "{}");
         dialog.expect("PEXPIREAT pool 1", "1");
-        dialog.expect("SEAT.RELEASE pool c", r#"[0, "SESSION_NOT_FOUND"]"#);
+        dialog.expect("SEAT.RELEASE pool c", "[0, SESSION_NOT_FOUND]");
     });
     assert!(!lines.iter().any(|line| line.contains("FREE")), "{lines:?}");
 }
@@ -313,6 +306,6 @@ fn deleting_and_overwriting_end_it() {
         assert!(!reply.starts_with('!'), "{end}: {reply}");
         dialog.ask("DEL pool");
         dialog.expect("SEAT.COUNT pool", "0");
-        dialog.expect("SEAT.ACQUIRE pool plain 1 {}", r#"[1, "ACQUIRED", 1, 1]"#);
+        dialog.expect("SEAT.ACQUIRE pool plain 1 {}", "[1, ACQUIRED, 1, 1]");
     }
 }

@@ -153,7 +153,7 @@ fn an_acquire_without_a_lease_leaves_the_one_that_there_is() {
     dialog.ask("SEAT.ACQUIRE pool a 1 EX 60");
     let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
     wait_a_millisecond(&mut dialog);
-    dialog.expect("SEAT.ACQUIRE pool a 1", r#"[1, "ALREADY_ACTIVE", 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool a 1", "[1, ALREADY_ACTIVE, 1]");
     assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
     dialog.ask("SEAT.HEARTBEAT pool a");
     assert!(dialog.pool_info("pool", "next_deadline_ms") > deadline_ms);

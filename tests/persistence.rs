@@ -104,13 +104,10 @@ fn a_rewritten_file_has_one_grant_for_each_session() {
     let (server, mut dialog) = with_effects().recording().scene();
     for _ in 0..20 {
         dialog.acquire("pool", "passing", 9, "{}");
-        dialog.expect("SEAT.RELEASE pool passing", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool passing", "[1, RELEASED, 0]");
     }
     grant_shapes(&mut dialog, "pool");
-    dialog.expect(
-        "SEAT.HEARTBEAT pool counted",
-        r#"[1, "HEARTBEAT_UPDATED", -6]"#,
-    );
+    dialog.expect("SEAT.HEARTBEAT pool counted", "[1, HEARTBEAT_UPDATED, -6]");
     dialog.expect("EXPIRE pool 100000", "1");
     server.rewrite_aof();
     let commands = server.commands_in_aof();
@@ -195,8 +192,8 @@ fn save_points_see_the_seats() {
 fn a_save_point_fires_from_seats_alone() {
     let (server, mut dialog) = Server::builder().config("save 1 3").scene();
     dialog.acquire("pool", "a", 2, "{}");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 2]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 2]");
     eventually("the server saves", || {
         server.dir().join("dump.rdb").exists()
     });

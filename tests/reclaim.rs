@@ -367,7 +367,7 @@ fn a_lease_of_ages_does_not_keep_the_server_busy() {
         let acquire = format!("SEAT.ACQUIRE pool a 1 PX {length_ms}");
         assert_eq!(
             dialog.ask(&acquire),
-            format!(r#"[1, "ACQUIRED", 1, 1, {length_ms}]"#)
+            format!("[1, ACQUIRED, 1, 1, {length_ms}]")
         );
         let before = busy_seconds(&server);
         std::thread::sleep(OBSERVED);

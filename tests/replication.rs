@@ -168,7 +168,7 @@ fn a_transaction_is_replicated_as_one() {
         dialog.expect("SEAT.RELEASE pool c", "+QUEUED");
         dialog.expect(
             "EXEC",
-            r#"[[0, "NO_SEATS_AVAILABLE", 1, 1], [0, "SESSION_NOT_FOUND"]]"#,
+            "[[0, NO_SEATS_AVAILABLE, 1, 1], [0, SESSION_NOT_FOUND]]",
         );
     });
     assert!(sent.is_empty(), "{sent:?}");
@@ -185,7 +185,7 @@ fn a_script_is_replicated_by_its_effects() {
     let lines = replicated(&server, || {
         assert_eq!(
             dialog.ask_args(&["EVAL", script, "1", "pool"]),
-            r#"[1, "RELEASED", 0]"#
+            "[1, RELEASED, 0]"
         );
     });
     let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
@@ -203,7 +203,7 @@ fn a_script_is_replicated_by_its_effects() {
         let script = "return redis.call('SEAT.RELEASE', KEYS[1], 'a')";
         assert_eq!(
             dialog.ask_args(&["EVAL", script, "1", "pool"]),
-            r#"[0, "SESSION_NOT_FOUND"]"#
+            "[0, SESSION_NOT_FOUND]"
         );
     });
     assert!(sent.is_empty(), "{sent:?}");
@@ -214,7 +214,7 @@ fn effects_carry_bytes_and_go_to_the_callers_database() {
     let (server, mut dialog) = Server::builder().recording().scene();
     dialog.expect("SELECT 5", "+OK");
     let reply = dialog.ask_args(&[b"SEAT.ACQUIRE", b"p\0l".as_slice(), b"\xff \r\n", b"1"]);
-    assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1]"#);
+    assert_eq!(reply, "[1, ACQUIRED, 1, 1]");
     let commands = server.commands_in_aof();
     let granted = commands
         .iter()

@@ -23,15 +23,15 @@ fn polls_keep_their_positions() {
     dialog.acquire("pool", "a", 1, "{}");
     for _ in 0..2 {
         for (session, position) in [("t1", 1), ("t2", 2), ("t3", 3)] {
-            let queued = format!(r#"[0, "QUEUED", 1, 1, {position}]"#);
+            let queued = format!("[0, QUEUED, 1, 1, {position}]");
             assert_eq!(poll(&mut dialog, "pool", session, 1), queued);
         }
     }
-    let queued = r#"[0, "QUEUED", 1, 1, 3]"#;
+    let queued = "[0, QUEUED, 1, 1, 3]";
     assert_eq!(poll(&mut dialog, "pool", "t3", 1), queued);
     assert_eq!(dialog.queue("pool"), ["t1", "t2", "t3"]);
     dialog.expect("SEAT.REVOKE pool t1", "0");
-    let queued = r#"[0, "QUEUED", 1, 1, 2]"#;
+    let queued = "[0, QUEUED, 1, 1, 2]";
     assert_eq!(poll(&mut dialog, "pool", "t3", 1), queued);
 }
 
@@ -42,11 +42,11 @@ fn each_poll_replicates_the_ticket_that_it_leaves() {
     let sent = units(&server, || {
         dialog.acquire("pool", "a", 1, "{}");
         for (seats, ms) in [(1, 60_000), (1, 60_000), (0, 5_000)] {
-            let queued = format!(r#"[0, "QUEUED", 1, {seats}, 1]"#);
+            let queued = format!("[0, QUEUED, 1, {seats}, 1]");
             let poll = format!("SEAT.ACQUIRE pool t {seats} {{\"k\":1}} EX 9 QUEUE {ms}");
             dialog.expect(&poll, &queued);
         }
-        dialog.expect("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#);
+        dialog.expect("SEAT.RELEASE pool t", "[0, SESSION_NOT_FOUND]");
     });
     assert_eq!(
         sent,
@@ -85,31 +85,25 @@ fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
-    let queued = r#"[0, "QUEUED", 2, 2, 1]"#;
+    let queued = "[0, QUEUED, 2, 2, 1]";
     dialog.expect(
         "SEAT.ACQUIRE pool t1 2 {\"first\":1} EX 5 QUEUE 600000",
         queued,
     );
-    assert_eq!(
-        poll(&mut dialog, "pool", "t2", 2),
-        r#"[0, "QUEUED", 2, 2, 2]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t2", 2), "[0, QUEUED, 2, 2, 2]");
     let sent = units(&server, || {
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     });
     assert_eq!(sent, [["pool FREE released a"]]);
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
     let before = Traces::without_totals(&server);
     // Used is below the limit in these denials.
     for session in ["n", "a"] {
-        let denied = r#"[0, "NO_SEATS_AVAILABLE", 1, 2]"#;
+        let denied = "[0, NO_SEATS_AVAILABLE, 1, 2]";
         dialog.expect(&format!("SEAT.ACQUIRE pool {session} 2"), denied);
         assert_eq!(Traces::without_totals(&server), before);
     }
-    assert_eq!(
-        poll(&mut dialog, "pool", "t2", 2),
-        r#"[0, "QUEUED", 1, 2, 2]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t2", 2), "[0, QUEUED, 1, 2, 2]");
     // A poll that cannot take it leaves it kept.
     dialog.begins(
         "SEAT.ACQUIRE pool t1 2 nonsense QUEUE 600000",
@@ -119,7 +113,7 @@ fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
     let sent = units(&server, || {
         dialog.expect(
             "SEAT.ACQUIRE pool t1 2 {\"second\":2} PX 90000 QUEUE 600000",
-            r#"[1, "ACQUIRED", 2, 2, 90000]"#,
+            "[1, ACQUIRED, 2, 2, 90000]",
         );
     });
     assert_eq!(sent, [["pool GRANT t1 2 T T - 90000 T {\"second\":2}"]]);
@@ -128,8 +122,8 @@ fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
     assert_eq!(dialog.queue("pool"), ["t2"]);
     assert_eq!(dialog.pool_info("pool", "kept"), 0);
     // A call without QUEUE takes a kept seat, too.
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    dialog.expect("SEAT.ACQUIRE pool t2 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
+    dialog.expect("SEAT.ACQUIRE pool t2 2", "[1, ACQUIRED, 2, 2]");
     assert_eq!(dialog.queue("pool"), [""; 0]);
 }
 
@@ -137,39 +131,27 @@ fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
 fn tickets_and_blocked_clients_share_one_order() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
-    assert_eq!(
-        poll(&mut dialog, "pool", "t1", 1),
-        r#"[0, "QUEUED", 1, 1, 1]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t1", 1), "[0, QUEUED, 1, 1, 1]");
     let mut b1 = Waiter::of(&server, "SEAT.ACQUIRE pool b1 1 BLOCK 0");
-    assert_eq!(
-        poll(&mut dialog, "pool", "t2", 1),
-        r#"[0, "QUEUED", 1, 1, 3]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t2", 1), "[0, QUEUED, 1, 1, 3]");
     let mut l1 = Waiter::of(&server, "SEAT.ACQUIRE pool l1 1 QUEUE 600000 BLOCK 0");
     let mut b2 = Waiter::of(&server, "SEAT.ACQUIRE pool b2 1 BLOCK 0");
     assert_eq!(dialog.queue("pool"), ["t1", "b1", "t2", "l1", "b2"]);
     assert_eq!(dialog.pool_info("pool", "waiting"), 5);
     // The seat is kept for t1; what comes after is for b1, who does not get the kept one.
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     assert_eq!(dialog.queue("pool").len(), 5);
     dialog.expect("SEAT.RESIZE pool 2", "1");
-    b1.hears(r#"[1, "ACQUIRED", 1, 2]"#);
+    b1.hears("[1, ACQUIRED, 1, 2]");
     // The third is kept for t2, and l1 waits for the fourth.
     dialog.expect("SEAT.RESIZE pool 3", "0");
     assert_eq!(dialog.pool_info("pool", "kept"), 2);
-    assert_eq!(
-        poll(&mut dialog, "pool", "t2", 3),
-        r#"[1, "ACQUIRED", 2, 3]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t2", 3), "[1, ACQUIRED, 2, 3]");
     assert_eq!(dialog.queue("pool"), ["t1", "l1", "b2"]);
     dialog.expect("SEAT.RESIZE pool 5", "2");
-    l1.hears(r#"[1, "ACQUIRED", 3, 5]"#);
-    b2.hears(r#"[1, "ACQUIRED", 4, 5]"#);
-    assert_eq!(
-        poll(&mut dialog, "pool", "t1", 5),
-        r#"[1, "ACQUIRED", 5, 5]"#
-    );
+    l1.hears("[1, ACQUIRED, 3, 5]");
+    b2.hears("[1, ACQUIRED, 4, 5]");
+    assert_eq!(poll(&mut dialog, "pool", "t1", 5), "[1, ACQUIRED, 5, 5]");
 }
 
 #[test]
@@ -177,10 +159,7 @@ fn a_pool_may_be_made_of_tickets_alone() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     let sent = units(&server, || {
-        assert_eq!(
-            poll(&mut dialog, "pool", "t", 0),
-            r#"[0, "QUEUED", 0, 0, 1]"#
-        );
+        assert_eq!(poll(&mut dialog, "pool", "t", 0), "[0, QUEUED, 0, 0, 1]");
         dialog.expect("EXISTS pool", "1");
         dialog.expect("SEAT.COUNT pool", "0");
         dialog.expect("SEAT.RESIZE pool 1", "0");

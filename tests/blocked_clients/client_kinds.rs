@@ -3,8 +3,8 @@
 use super::{full_pool, two_waiters};
 use crate::support::{Dialog, Product, Server, Waiter, nobody_is_blocked, replicated};
 
-const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
-const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+const GRANTED: &str = "[1, ACQUIRED, 1, 1]";
+const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn waiters_in_resp3_hear_what_those_in_resp2_hear() {
@@ -12,16 +12,16 @@ fn waiters_in_resp3_hear_what_those_in_resp2_hear() {
     let mut late = Dialog::in_resp3(&server);
     late.expect(
         "SEAT.ACQUIRE pool b 1 BLOCK 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+        "[0, NO_SEATS_AVAILABLE, 1, 1]",
     );
     late.expect(
         "SEAT.ACQUIRE pool b 1 QUEUE 1 BLOCK 1",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
+        "[0, QUEUED, 1, 1, 1]",
     );
     dialog.queue_becomes("pool", &[]);
     let mut waiter = Waiter::with(late, &server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1, 60000]");
     let mut waiter = Waiter::with(
         Dialog::in_resp3(&server),
         &server,
@@ -52,8 +52,8 @@ fn a_waiter_with_tracking_hears_of_changes_and_of_its_seat() {
         tracking.expect(&format!("CLIENT TRACKING ON{mode}"), "+OK");
         tracking.ask("SEAT.COUNT pool");
         let mut waiter = Waiter::with(tracking, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-        dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
         let (pushes, reply) = heard_until_reply(&mut waiter);
         assert_eq!(reply, GRANTED, "{mode}");
         let invalidated = r#"push ["invalidate", ["pool"]]"#;
@@ -98,14 +98,14 @@ fn a_subscribed_client_that_cannot_block_is_answered_at_once() {
     dialog.expect("SEAT.QUEUE pool", "[]");
     // A ticket it can have, and polls for.
     let poll = "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0";
-    subscribed.expect(poll, r#"[0, "QUEUED", 1, 1, 1]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    subscribed.expect(poll, "[0, QUEUED, 1, 1, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     subscribed.send(poll);
     let heard = [subscribed.read(), subscribed.read()];
     assert!(heard.contains(&GRANTED.to_owned()), "{heard:?}");
     assert_eq!(dialog.sessions("pool"), ["b"]);
     // Of whoever is answered at once, nothing is left behind.
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
     nobody_is_blocked(&server);
 }
@@ -119,7 +119,7 @@ fn a_subscribed_waiter_hears_its_messages_and_its_seat() {
     }
     let mut waiter = Waiter::with(subscribed, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("PUBLISH news hello", "1");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     waiter.send("PING");
     let mut heard = Vec::new();
     while heard.last().is_none_or(|last: &String| last != "+PONG") {
@@ -148,11 +148,11 @@ fn a_waiter_that_wants_no_replies_is_granted_its_seat() {
         silent.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
         dialog.queue_becomes("pool", &["b"]);
         assert!(dialog.is_blocked(id));
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
         nobody_is_blocked(&server);
         silent.send("CLIENT REPLY ON");
         assert_eq!(silent.read(), "+OK", "{mode}");
-        silent.expect("SEAT.HEARTBEAT pool b", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+        silent.expect("SEAT.HEARTBEAT pool b", "[1, HEARTBEAT_UPDATED, 1]");
         assert_eq!(dialog.sessions("pool"), ["b"], "{mode}");
     }
 }
@@ -164,10 +164,10 @@ fn what_was_sent_behind_a_wait_is_answered_after_it() {
     waiter.send("SEAT.COUNT pool");
     waiter.send("SEAT.RELEASE pool b");
     waiter.send("SEAT.ACQUIRE pool c 1 BLOCK 0");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     waiter.hears(GRANTED);
     waiter.hears("1");
-    waiter.hears(r#"[1, "RELEASED", 0]"#);
+    waiter.hears("[1, RELEASED, 0]");
     waiter.hears(GRANTED);
     assert_eq!(dialog.sessions("pool"), ["c"]);
 }
@@ -175,7 +175,7 @@ fn what_was_sent_behind_a_wait_is_answered_after_it() {
 #[test]
 fn a_wait_in_a_transaction_or_script_is_answered_at_once() {
     let (server, mut dialog) = full_pool(Server::builder());
-    let denied = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+    let denied = "[0, NO_SEATS_AVAILABLE, 1, 1]";
     assert_eq!(
         dialog.transaction(&["SEAT.ACQUIRE pool b 1 BLOCK 0", "SEAT.COUNT pool"]),
         format!("[{denied}, 1]")
@@ -186,11 +186,11 @@ fn a_wait_in_a_transaction_or_script_is_answered_at_once() {
     assert_eq!(dialog.ask_args(&eval(&["BLOCK", "0"])), denied);
     assert_eq!(
         dialog.ask_args(&eval(&["QUEUE", "60000", "BLOCK", "0"])),
-        r#"[0, "QUEUED", 1, 1, 1]"#
+        "[0, QUEUED, 1, 1, 1]"
     );
     assert_eq!(
         dialog.transaction(&["SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0"]),
-        r#"[[0, "QUEUED", 1, 1, 2]]"#
+        "[[0, QUEUED, 1, 1, 2]]"
     );
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
     nobody_is_blocked(&server);
@@ -243,7 +243,7 @@ fn waiters_are_woken_in_whatever_context_the_seat_is_freed() {
         assert_eq!(dialog.queue("pool"), ["c"], "{way:?}");
         let copy = Server::builder().recording().data_of(&server).start();
         assert_eq!(copy.digest(), server.digest(), "{way:?}");
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
         second.hears(GRANTED);
         nobody_is_blocked(&server);
     }
@@ -261,12 +261,9 @@ fn an_expiry_wakes_the_first_by_itself() {
             )
         })
         .into();
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 50",
-        r#"[1, "ALREADY_ACTIVE", 1, 50]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 PX 50", "[1, ALREADY_ACTIVE, 1, 50]");
     for waiter in &mut waiters {
-        waiter.hears(r#"[1, "ACQUIRED", 1, 1, 30]"#);
+        waiter.hears("[1, ACQUIRED, 1, 1, 30]");
     }
     crate::support::eventually("the last has expired", || dialog.ask("EXISTS pool") == "0");
     dialog.one_seat_is_free("pool");
@@ -277,16 +274,13 @@ fn the_releaser_does_not_get_past_those_who_wait() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let replies = dialog.transaction(&["SEAT.RELEASE pool a", "SEAT.ACQUIRE pool a 1"]);
-    assert_eq!(
-        replies,
-        r#"[[1, "RELEASED", 1], [0, "NO_SEATS_AVAILABLE", 1, 1]]"#
-    );
+    assert_eq!(replies, "[[1, RELEASED, 1], [0, NO_SEATS_AVAILABLE, 1, 1]]");
     waiter.hears(GRANTED);
     let replies = dialog.transaction(&["DEL pool", "SEAT.ACQUIRE pool a 1"]);
-    assert_eq!(replies, r#"[1, [1, "ACQUIRED", 1, 1]]"#);
+    assert_eq!(replies, "[1, [1, ACQUIRED, 1, 1]]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let replies = dialog.transaction(&["DEL pool", "SEAT.ACQUIRE pool a 1"]);
-    assert_eq!(replies, r#"[1, [0, "NO_SEATS_AVAILABLE", 0, 1]]"#);
+    assert_eq!(replies, "[1, [0, NO_SEATS_AVAILABLE, 0, 1]]");
     waiter.hears(GRANTED);
 }
 
@@ -337,10 +331,10 @@ fn swapped_databases_swap_what_those_who_wait_wait_for() {
     waiting.expect("SELECT 3", "+OK");
     let mut away = Waiter::with(waiting, &server, "SEAT.ACQUIRE pool c 2 BLOCK 0");
     dialog.expect("SWAPDB 0 3", "+OK");
-    dialog.expect("SEAT.RELEASE pool x", r#"[1, "RELEASED", 2]"#);
-    here.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.RELEASE pool x", "[1, RELEASED, 2]");
+    here.hears("[1, ACQUIRED, 2, 2]");
     assert_eq!(there.queue("pool"), ["c"]);
-    there.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
+    there.expect("SEAT.RELEASE pool a", "[1, RELEASED, 2]");
     away.is_granted();
     assert_eq!(dialog.sessions("pool"), ["b", "y"]);
     assert_eq!(there.sessions("pool"), ["c", "z"]);

@@ -75,15 +75,12 @@ impl Crowd {
     /// The holder gives its seat to the first who waits, and waits again as the last.
     fn pass_on(&mut self, releaser: &mut Dialog) {
         let (holder, pool) = (self.holder % self.waiting.len(), self.pool);
-        releaser.expect(
-            &format!("SEAT.RELEASE {pool} {holder}"),
-            r#"[1, "RELEASED", 1]"#,
-        );
+        releaser.expect(&format!("SEAT.RELEASE {pool} {holder}"), "[1, RELEASED, 1]");
         self.waiting[holder].send(&block(pool, holder));
         self.holder += 1;
         let next = self.holder % self.waiting.len();
         let reply = self.waiting[next].read();
-        assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1]"#, "{pool} {next}");
+        assert_eq!(reply, "[1, ACQUIRED, 1, 1]", "{pool} {next}");
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{full_pool, two_waiters};
 use crate::support::{Dialog, Server, Waiter, nobody_is_blocked};
 
-const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
-const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+const GRANTED: &str = "[1, ACQUIRED, 1, 1]";
+const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn the_death_of_a_call_that_was_replaced_removes_nothing() {
@@ -18,7 +18,7 @@ fn the_death_of_a_call_that_was_replaced_removes_nothing() {
     newer.hears(DENIED);
     dialog.expect(&format!("CLIENT KILL ID {}", newer.id()), "1");
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     newest.hears(GRANTED);
     assert_eq!(dialog.queue("pool"), ["c"]);
 }
@@ -30,17 +30,17 @@ fn a_queue_entry_replaced_and_killed_at_once_is_the_newer_ones() {
     let kill = format!("CLIENT KILL ID {}", older.id());
     // The ticket takes the entry over before the end of the older client is known.
     let replies = dialog.transaction(&[&kill, "SEAT.ACQUIRE pool b 1 QUEUE 60000"]);
-    assert_eq!(replies, r#"[1, [0, "QUEUED", 1, 1, 1]]"#);
+    assert_eq!(replies, "[1, [0, QUEUED, 1, 1, 1]]");
     nobody_is_blocked(&server);
     assert_eq!(dialog.queue("pool"), ["b"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.expect("SEAT.ACQUIRE pool b 1", GRANTED);
 }
 
 #[test]
 fn a_session_that_is_taken_out_of_the_queue_hears_so() {
     for (command, reply) in [
-        ("SEAT.RELEASE pool b", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.RELEASE pool b", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool b", "0"),
         ("SEAT.REVOKE pool x b y", "0"),
     ] {
@@ -51,9 +51,9 @@ fn a_session_that_is_taken_out_of_the_queue_hears_so() {
             dialog.expect(command, reply);
             waiter.hears(DENIED);
             assert_eq!(dialog.queue("pool"), ["c"], "{command}, {wait}");
-            dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+            dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
             other.hears(GRANTED);
-            dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+            dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
             dialog.one_seat_is_free("pool");
             nobody_is_blocked(&server);
         }
@@ -68,10 +68,7 @@ fn two_connections_of_a_revoked_session_leave_nothing() {
     older.hears(DENIED);
     dialog.transaction(&["SEAT.RELEASE pool b", "SEAT.REVOKE pool b a"]);
     let reply = newer.read();
-    assert!(
-        reply.starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#),
-        "{reply}"
-    );
+    assert!(reply.starts_with("[0, NO_SEATS_AVAILABLE, "), "{reply}");
     dialog.one_seat_is_free("pool");
     nobody_is_blocked(&server);
 }
@@ -80,19 +77,13 @@ fn two_connections_of_a_revoked_session_leave_nothing() {
 fn a_seat_granted_on_another_connection_ends_the_wait() {
     let (server, mut dialog) = full_pool(Server::builder());
     let [mut first, mut second] = two_waiters(&server);
-    dialog.expect("SEAT.ACQUIRE pool b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 2", "[1, ACQUIRED, 2, 2]");
     let reply = first.read();
-    assert!(
-        reply.starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#),
-        "{reply}"
-    );
-    dialog.expect(
-        "SEAT.ACQUIRE pool b 1 BLOCK 0",
-        r#"[1, "ALREADY_ACTIVE", 2]"#,
-    );
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    assert!(reply.starts_with("[0, NO_SEATS_AVAILABLE, "), "{reply}");
+    dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 0", "[1, ALREADY_ACTIVE, 2]");
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
     assert_eq!(dialog.queue("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     second.hears(GRANTED);
     nobody_is_blocked(&server);
 }
@@ -122,10 +113,10 @@ fn a_wait_under_limit_zero_lasts_until_resize_states_more() {
         let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 0 BLOCK 0");
         dialog.expect(&format!("SEAT.ACQUIRE pool c 1 {wait}"), GRANTED);
         assert_eq!(dialog.queue("pool"), ["b"], "{wait}");
-        dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
         dialog.expect("SEAT.RESIZE pool 1", "1");
         first.hears(GRANTED);
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
         dialog.one_seat_is_free("pool");
     }
 }
@@ -137,7 +128,7 @@ fn a_wait_for_a_limit_of_none_that_ends_holds_nobody_up() {
     let mut late = Dialog::with(&server);
     late.expect(
         "SEAT.ACQUIRE pool c 0 BLOCK 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 0, 0]"#,
+        "[0, NO_SEATS_AVAILABLE, 0, 0]",
     );
     drop(hopeless);
     dialog.queue_becomes("pool", &[]);
@@ -161,14 +152,14 @@ fn a_limit_lowered_and_raised_again_grants_in_order() {
     let [mut first, mut second] = two_waiters(&server);
     let mut third = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE pool -5", "0");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     // The pool is gone with its last holder, and those who wait have the limit still.
     assert_eq!(dialog.queue("pool"), ["b", "c", "d"]);
     dialog.expect("SEAT.RESIZE pool 2", "2");
-    first.hears(r#"[1, "ACQUIRED", 1, 2]"#);
-    second.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    first.hears("[1, ACQUIRED, 1, 2]");
+    second.hears("[1, ACQUIRED, 2, 2]");
     dialog.expect("SEAT.RESIZE pool 9223372036854775807", "1");
-    third.hears(r#"[1, "ACQUIRED", 3, 9223372036854775807]"#);
+    third.hears("[1, ACQUIRED, 3, 9223372036854775807]");
     nobody_is_blocked(&server);
 }
 
@@ -176,10 +167,7 @@ fn a_limit_lowered_and_raised_again_grants_in_order() {
 fn a_client_that_waits_again_is_where_it_last_stood() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut waiter = Dialog::with(&server);
-    waiter.expect(
-        "SEAT.ACQUIRE pool b 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    waiter.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Waiter::with(waiter, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let _second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     dialog.expect(&format!("CLIENT UNBLOCK {}", waiter.id()), "1");
@@ -188,9 +176,9 @@ fn a_client_that_waits_again_is_where_it_last_stood() {
     dialog.expect("SEAT.POSITION pool b", "nil");
     waiter.waits_again(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     assert_eq!(dialog.queue("pool"), ["c", "b"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     assert_eq!(dialog.queue("pool"), ["b"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 1]");
     waiter.hears(GRANTED);
 }
 
@@ -222,6 +210,6 @@ fn a_wait_survives_what_does_not_concern_it() {
         assert_eq!(dialog.queue("pool"), ["b", "c"], "{command}");
         assert!(dialog.is_blocked(first.id()), "{command}");
     }
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     first.hears(GRANTED);
 }

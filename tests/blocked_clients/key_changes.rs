@@ -3,7 +3,7 @@
 use super::{full_pool, two_waiters};
 use crate::support::{Builder, Dialog, Server, Waiter, eventually, nobody_is_blocked, total};
 
-const GRANTED: &str = r#"[1, "ACQUIRED", 1, 1]"#;
+const GRANTED: &str = "[1, ACQUIRED, 1, 1]";
 const WRONGTYPE: &str = "!WRONGTYPE Operation against a key holding the wrong kind of value";
 
 #[test]
@@ -43,9 +43,9 @@ fn those_at_a_key_that_goes_are_served_in_order_under_a_new_pool() {
             first.hears(GRANTED);
             assert_eq!(dialog.queue("pool"), ["c"], "{going}");
             assert_eq!(dialog.sessions("pool"), ["b"], "{going}");
-            dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+            dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
             second.hears(GRANTED);
-            dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+            dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
             dialog.one_seat_is_free("pool");
             nobody_is_blocked(&server);
             // What was moved away is as it was.
@@ -83,11 +83,11 @@ fn a_script_that_deletes_the_key_serves_those_who_wait_too() {
 /// `b` was granted a seat; if its pool was deleted after that, `c` has followed it under a new one.
 fn second_or_queue(dialog: &mut Dialog, second: &mut Waiter, deleted_after: bool) {
     if !deleted_after {
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
     }
     second.hears(GRANTED);
     assert_eq!(dialog.sessions("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
 }
 
 const SENT_AWAY: &str = "!TRYAGAIN This node no longer serves this pool; retry";
@@ -136,7 +136,7 @@ fn a_migrating_pool_grants_nothing_and_sends_waiters_away() {
                     ] {
                         dialog.expect(command, "+QUEUED");
                     }
-                    dialog.expect("EXEC", r#"[+OK, [0, "SESSION_NOT_FOUND"], [0, 0], 0]"#);
+                    dialog.expect("EXEC", "[+OK, [0, SESSION_NOT_FOUND], [0, 0], 0]");
                 }
                 _ => {
                     let script = "return redis.call(unpack(ARGV))";
@@ -172,10 +172,7 @@ fn a_copy_that_goes_elsewhere_is_no_departure() {
     dialog.expect("SAVE", "+OK");
     dialog.bytes(&["DUMP", "pool"]);
     // The timer has run since: the expiry of another pool's lease tells.
-    dialog.expect(
-        "SEAT.ACQUIRE other x 1 PX 20",
-        r#"[1, "ACQUIRED", 1, 1, 20]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE other x 1 PX 20", "[1, ACQUIRED, 1, 1, 20]");
     eventually("the lease has expired", || {
         dialog.number("EXISTS other") == 0
     });
@@ -189,11 +186,11 @@ fn a_new_pool_after_a_migration_serves_those_who_wait() {
     let (here, mut dialog, mut waiters, there, _) = two_servers();
     let migrate = migrate(&there, "pool 0 5000");
     let replies = dialog.transaction(&[&migrate, "SEAT.ACQUIRE pool e 9"]);
-    assert_eq!(replies, r#"[+OK, [1, "ACQUIRED", 1, 9]]"#);
+    assert_eq!(replies, "[+OK, [1, ACQUIRED, 1, 9]]");
     assert_eq!(dialog.queue("pool"), ["b", "c", "d"]);
     dialog.expect("SEAT.RESIZE pool 9", "3");
     for (waiter, used) in waiters.iter_mut().zip(2..) {
-        waiter.hears(&format!(r#"[1, "ACQUIRED", {used}, 9]"#));
+        waiter.hears(&format!("[1, ACQUIRED, {used}, 9]"));
     }
     assert_eq!(dialog.sessions("pool"), ["b", "c", "d", "e"]);
     assert_eq!(total(&here, "seat_granted"), 3);
@@ -207,13 +204,13 @@ fn who_joins_in_the_turn_of_a_migration_has_nobody_served() {
     let migrate = migrate(&there, "pool 0 5000");
     let join = "SEAT.ACQUIRE pool e 1 QUEUE 60000";
     let replies = dialog.transaction(&[&migrate, join]);
-    assert_eq!(replies, r#"[+OK, [0, "QUEUED", 0, 1, 4]]"#);
+    assert_eq!(replies, "[+OK, [0, QUEUED, 0, 1, 4]]");
     for waiter in &mut waiters {
         waiter.hears(SENT_AWAY);
     }
     assert_eq!(total(&here, "seat_granted"), 0);
     assert_eq!(dialog.queue("pool"), ["e"]);
-    dialog.expect(join, r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect(join, "[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -232,7 +229,7 @@ fn each_waiter_at_a_missing_key_states_its_own_limit() {
     let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     let before = total(&server, "seat_granted");
     dialog.expect("DEL pool", "1");
-    first.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    first.hears("[1, ACQUIRED, 1, 1, 60000]");
     let json = dialog.ask("SEAT.GET pool b");
     assert!(json.starts_with(r#""{"k":1,"acquired_at":"#), "{json}");
     dialog.expect("SEAT.REVOKE pool b", "1");
@@ -293,14 +290,11 @@ fn those_at_a_name_that_another_pool_takes_are_served_under_that() {
         let (server, mut dialog) = full_pool_of_three(Server::builder());
         let [mut first, mut second] = two_waiters_of_three(&server);
         arrive(&mut dialog, how, &["x"]);
-        first.hears(r#"[1, "ACQUIRED", 2, 3]"#);
-        second.hears(r#"[1, "ACQUIRED", 3, 3]"#);
+        first.hears("[1, ACQUIRED, 2, 3]");
+        second.hears("[1, ACQUIRED, 3, 3]");
         assert_eq!(dialog.sessions("pool"), ["b", "c", "x"], "{how}");
         assert_eq!(dialog.queue("pool"), [""; 0], "{how}");
-        dialog.expect(
-            "SEAT.ACQUIRE pool d 3",
-            r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#,
-        );
+        dialog.expect("SEAT.ACQUIRE pool d 3", "[0, NO_SEATS_AVAILABLE, 3, 3]");
     }
 }
 
@@ -311,8 +305,8 @@ fn those_at_a_name_that_a_full_pool_takes_wait_on() {
         let [mut first, mut second] = two_waiters_of_three(&server);
         arrive(&mut dialog, how, &["x", "y", "z"]);
         assert_eq!(dialog.queue("pool"), ["b", "c"], "{how}");
-        dialog.expect("SEAT.RELEASE pool y", r#"[1, "RELEASED", 3]"#);
-        first.hears(r#"[1, "ACQUIRED", 3, 3]"#);
+        dialog.expect("SEAT.RELEASE pool y", "[1, RELEASED, 3]");
+        first.hears("[1, ACQUIRED, 3, 3]");
         assert_eq!(dialog.queue("pool"), ["c"], "{how}");
         dialog.expect("SEAT.REVOKE pool x z", "2");
         second.is_granted();
@@ -328,13 +322,13 @@ fn a_waiter_who_holds_a_seat_in_an_arrived_pool_gets_its_lease() {
         let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 3 BLOCK 0");
         // No seat is free there, and none becomes free.
         arrive(&mut dialog, how, &["b", "y", "z"]);
-        first.hears(r#"[1, "ALREADY_ACTIVE", 3, 60000]"#);
+        first.hears("[1, ALREADY_ACTIVE, 3, 60000]");
         let left_ms = dialog.number("SEAT.PTTL pool b");
         assert!((1..=60_000).contains(&left_ms), "{how}: {left_ms}");
         assert_eq!(dialog.queue("pool"), ["c"], "{how}");
         assert_eq!(total(&server, "seat_already_active"), 1, "{how}");
-        dialog.expect("SEAT.RELEASE pool z", r#"[1, "RELEASED", 3]"#);
-        second.hears(r#"[1, "ACQUIRED", 3, 3]"#);
+        dialog.expect("SEAT.RELEASE pool z", "[1, RELEASED, 3]");
+        second.hears("[1, ACQUIRED, 3, 3]");
         let digest = server.digest();
         dialog.expect("DEBUG LOADAOF", "+OK");
         assert_eq!(server.digest(), digest, "{how}");
@@ -353,7 +347,7 @@ fn all_waiters_who_hold_seats_in_an_arrived_pool_are_told() {
     let replies = dialog.transaction(&["RENAME other pool", "SEAT.QUEUE pool", "SEAT.INFO pool"]);
     assert!(!replies.contains('!'), "{replies}");
     for holder in &mut holders {
-        holder.hears(r#"[1, "ALREADY_ACTIVE", 150]"#);
+        holder.hears("[1, ALREADY_ACTIVE, 150]");
     }
     assert_eq!(dialog.queue("pool"), [""; 0]);
     nobody_is_blocked(&server);
@@ -367,7 +361,7 @@ fn a_wait_that_ends_before_the_timer_reports_a_held_seat() {
     let id = waiter.id();
     let unblock = format!("CLIENT UNBLOCK {id} TIMEOUT");
     dialog.transaction(&["RENAME other pool", &unblock]);
-    waiter.hears(r#"[1, "ALREADY_ACTIVE", 1]"#);
+    waiter.hears("[1, ALREADY_ACTIVE, 1]");
     nobody_is_blocked(&server);
     assert_eq!(dialog.queue("pool"), [""; 0]);
     assert_eq!(dialog.sessions("pool"), ["b"]);
@@ -377,28 +371,22 @@ fn a_wait_that_ends_before_the_timer_reports_a_held_seat() {
 fn a_waiter_whose_session_holds_a_seat_only_amid_a_load_waits_on() {
     let (server, mut dialog) = Server::builder().recording().scene();
     dialog.expect("SEAT.ACQUIRE pool b 1", GRANTED);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.expect("SEAT.ACQUIRE pool a 1", GRANTED);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
     dialog.expect("DEBUG LOADAOF", "+OK");
     assert_eq!(dialog.queue("pool"), ["b"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1, 60000]");
 }
 
 #[test]
 fn tickets_go_with_the_pool_and_blocked_clients_with_the_name() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
     dialog.acquire("other", "x", 1, "{}");
-    dialog.expect(
-        "SEAT.ACQUIRE other u 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE other u 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     dialog.expect("RENAMENX other gone", "1");
     dialog.transaction(&["RENAME pool away", "RENAME gone pool"]);
     assert_eq!(dialog.queue("pool"), ["b", "u"]);
@@ -406,7 +394,7 @@ fn tickets_go_with_the_pool_and_blocked_clients_with_the_name() {
     dialog.expect("SEAT.POSITION pool u", "2");
     assert_eq!(dialog.queue("away"), ["b", "t"]);
     assert_eq!(dialog.pool_info("away", "waiting"), 2);
-    dialog.expect("SEAT.RELEASE pool x", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool x", "[1, RELEASED, 1]");
     poll.hears(GRANTED);
     assert_eq!(dialog.queue("pool"), ["u"]);
 }
@@ -465,7 +453,7 @@ fn those_at_an_evicted_key_are_served() {
     dialog.ask("SEAT.RELEASE pool b");
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -475,7 +463,7 @@ fn those_who_waited_before_a_reload_wait_on_after_it() {
     let [mut first, _second] = two_waiters(&server);
     dialog.expect("DEBUG RELOAD", "+OK");
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     first.hears(GRANTED);
     assert_eq!(dialog.queue("pool"), ["c"]);
 }
@@ -491,7 +479,7 @@ fn many_who_wait_at_a_key_that_goes_are_all_served_or_told() {
     dialog.acquire("other", "x", 150, "{}");
     dialog.expect("RENAME other pool", "+OK");
     for (place, waiter) in waiters[..149].iter_mut().enumerate() {
-        waiter.hears(&format!(r#"[1, "ACQUIRED", {}, 150]"#, place + 2));
+        waiter.hears(&format!("[1, ACQUIRED, {}, 150]", place + 2));
     }
     assert_eq!(dialog.queue("pool").len(), 51);
     dialog.expect("SET pool x", "+OK");

@@ -31,7 +31,7 @@ fn a_seat_granted_to_a_killed_client_goes_on_to_the_next() {
     dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -43,7 +43,7 @@ fn a_seat_granted_to_a_client_killed_after_is_taken_back() {
     dialog.transaction(&["SEAT.RELEASE pool a", &kill]);
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -55,10 +55,10 @@ fn a_seat_granted_just_before_its_client_hangs_up_is_taken_back() {
         dialog.send("SEAT.RELEASE pool a");
         drop(first);
     });
-    assert!(dialog.read().starts_with(r#"[1, "RELEASED", "#));
+    assert!(dialog.read().starts_with("[1, RELEASED, "));
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -70,7 +70,7 @@ fn a_client_that_hangs_up_before_a_release_is_not_granted() {
         drop(first);
         dialog.send("SEAT.RELEASE pool a");
     });
-    assert!(dialog.read().starts_with(r#"[1, "RELEASED", "#));
+    assert!(dialog.read().starts_with("[1, RELEASED, "));
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
 }
@@ -91,7 +91,7 @@ fn what_confirms_the_session_in_between_keeps_its_seat() {
         // served by the timer.
         turn_of_the_timer(&server);
         assert_eq!(dialog.sessions("pool"), ["b"], "{confirming}");
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     }
 }
 
@@ -190,7 +190,7 @@ fn many_clients_that_go_at_once_leave_no_seat_behind() {
         dialog.sessions("pool") == ["a"]
     });
     assert_eq!(dialog.queue("pool"), [""; 0]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -271,6 +271,6 @@ fn passes_over_a_client_that_goes(server: &Server, key: &str) {
         dialog.ask("EXISTS other") == "0"
     });
     nobody_is_blocked(server);
-    dialog.expect(&format!("SEAT.RELEASE {key} b"), r#"[1, "RELEASED", 0]"#);
+    dialog.expect(&format!("SEAT.RELEASE {key} b"), "[1, RELEASED, 0]");
     dialog.one_seat_is_free(key);
 }

@@ -22,9 +22,9 @@ fn a_client_that_is_granted_a_seat_before_it_is_blocked_is_told() {
     let server = listened_to(&dir, "");
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 0", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 0", "[1, ACQUIRED, 1, 1]");
     assert_eq!(dialog.sessions("pool"), ["b"]);
     nobody_is_blocked(&server);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }

@@ -43,7 +43,7 @@ impl Doomed {
     }
 }
 
-const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
@@ -52,10 +52,10 @@ fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
     let mut late = Dialog::with(&server);
     late.expect("SEAT.ACQUIRE pool b 1 BLOCK 1", DENIED);
     assert_eq!(dialog.queue("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    other.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    other.hears("[1, ACQUIRED, 1, 1]");
     late.expect("SEAT.ACQUIRE pool b 1 {} EX 5 BLOCK 1", DENIED);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
     nobody_is_blocked(&server);
     assert_eq!(total(&server, "seat_left"), 2);
@@ -65,19 +65,16 @@ fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
 fn a_long_poll_that_times_out_keeps_its_position_as_a_ticket() {
     let (server, mut dialog) = full_pool(Server::builder());
     let mut late = Dialog::with(&server);
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     late.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 1", queued);
     assert_eq!(dialog.queue("pool"), ["b"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
-    );
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.ACQUIRE pool c 1", "[0, NO_SEATS_AVAILABLE, 0, 1]");
     late.expect(
         "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 1",
-        r#"[1, "ACQUIRED", 1, 1]"#,
+        "[1, ACQUIRED, 1, 1]",
     );
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -87,11 +84,11 @@ fn a_seat_is_not_given_to_a_client_that_has_disconnected() {
     let (server, mut dialog) = full_pool(Server::builder());
     drop(Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0"));
     dialog.queue_becomes("pool", &[]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.ACQUIRE pool c 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.ACQUIRE pool c 1", "[1, ACQUIRED, 1, 1]");
     assert_eq!(dialog.queue("pool"), [""; 0]);
     assert_eq!(dialog.sessions("pool"), ["c"]);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -102,8 +99,8 @@ fn those_behind_a_disconnected_client_move_up() {
     drop(first);
     dialog.queue_becomes("pool", &["c"]);
     dialog.expect("SEAT.POSITION pool c", "1");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    second.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    second.hears("[1, ACQUIRED, 1, 1]");
     assert_eq!(dialog.sessions("pool"), ["c"]);
 }
 
@@ -134,9 +131,9 @@ fn a_killed_client_leaves_the_queue() {
     dialog.expect(&format!("CLIENT KILL ID {id}"), "1");
     assert_eq!(doomed.last_words(), "");
     dialog.queue_becomes("pool", &["c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     other.is_granted();
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -153,7 +150,7 @@ fn all_clients_can_be_killed_at_once() {
         assert_eq!(client.last_words(), "");
     }
     dialog.queue_becomes("pool", &[]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
     nobody_is_blocked(&server);
 }
@@ -173,12 +170,12 @@ fn an_unblocked_client_leaves_the_queue_and_goes_on() {
         dialog.queue_becomes("pool", &[]);
         dialog.expect(&format!("CLIENT UNBLOCK {}{how}", waiter.id()), "0");
         waiter.waits_again(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
         waiter.is_granted();
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
         dialog.acquire("pool", "a", 1, "{}");
     }
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
     nobody_is_blocked(&server);
 }
@@ -187,7 +184,7 @@ fn an_unblocked_client_leaves_the_queue_and_goes_on() {
 fn an_unblocked_long_poll_keeps_its_position() {
     let (server, mut dialog) = full_pool(Server::builder());
     for (how, reply) in [
-        ("TIMEOUT", r#"[0, "QUEUED", 1, 1, 1]"#),
+        ("TIMEOUT", "[0, QUEUED, 1, 1, 1]"),
         ("ERROR", "!UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     ] {
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
@@ -196,8 +193,8 @@ fn an_unblocked_long_poll_keeps_its_position() {
         nobody_is_blocked(&server);
         assert_eq!(dialog.queue("pool"), ["b"]);
     }
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.ACQUIRE pool b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.ACQUIRE pool b 1", "[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -210,21 +207,18 @@ fn an_expiry_during_a_pause_is_granted_after_it() {
         let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 100");
         let mut late = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 BLOCK 100");
         let start = Instant::now();
-        dialog.expect(
-            "SEAT.ACQUIRE pool a 1 PX 60",
-            r#"[1, "ALREADY_ACTIVE", 1, 60]"#,
-        );
+        dialog.expect("SEAT.ACQUIRE pool a 1 PX 60", "[1, ALREADY_ACTIVE, 1, 60]");
         dialog.expect(&format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis()), "+OK");
         // The expiry may come before the pause on a slow machine; then these are told so.
-        assert!(poll.read().starts_with(r#"[0, "QUEUED", "#));
-        assert!(late.read().starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#));
+        assert!(poll.read().starts_with("[0, QUEUED, "));
+        assert!(late.read().starts_with("[0, NO_SEATS_AVAILABLE, "));
         let granted_before = server_granted(&mut Dialog::with(&server), mode);
-        waiter.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+        waiter.hears("[1, ACQUIRED, 1, 1, 60000]");
         assert!(granted_before || start.elapsed() >= PAUSE, "{mode}");
         assert_eq!(dialog.queue("pool"), ["c"]);
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
-        dialog.expect("SEAT.ACQUIRE pool c 1", r#"[1, "ACQUIRED", 1, 1]"#);
-        dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
+        dialog.expect("SEAT.ACQUIRE pool c 1", "[1, ACQUIRED, 1, 1]");
+        dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
         dialog.one_seat_is_free("pool");
     }
 }
@@ -253,7 +247,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
     let mut leased = Waiter::of(&server, "SEAT.ACQUIRE leased b 1 BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE leased a 1 PX 100",
-        r#"[1, "ALREADY_ACTIVE", 1, 100]"#,
+        "[1, ALREADY_ACTIVE, 1, 100]",
     );
     dialog.expect(&format!("REPLICAOF 127.0.0.1 {nobody}"), "+OK");
     for client in clients {
@@ -274,9 +268,9 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
     assert_eq!(dialog.queue("pool"), ["e"]);
     dialog.begins("SEAT.ACQUIRE pool x 1 BLOCK 0", "!READONLY");
     dialog.expect("REPLICAOF NO ONE", "+OK");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.ACQUIRE pool e 1", r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect("SEAT.RELEASE pool e", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.ACQUIRE pool e 1", "[1, ACQUIRED, 1, 1]");
+    dialog.expect("SEAT.RELEASE pool e", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }
 
@@ -294,7 +288,7 @@ fn a_demoted_primary_sends_its_waiters_away() {
     other.wait_for_offset(&server);
     assert_eq!(dialog.sessions("pool"), ["x"]);
     assert_eq!(server.digest(), other.digest());
-    there.expect("SEAT.RELEASE pool x", r#"[1, "RELEASED", 0]"#);
+    there.expect("SEAT.RELEASE pool x", "[1, RELEASED, 0]");
     other.wait_for_offset(&server);
     dialog.expect("EXISTS pool", "0");
     assert_eq!(total(&server, "seat_granted"), 0);
@@ -346,6 +340,6 @@ fn a_time_out_at_an_expired_pool_harms_nobody() {
         dialog.ask("SEAT.REVOKE pool c");
     }
     patient.is_granted();
-    dialog.expect("SEAT.RELEASE pool d", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool d", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }

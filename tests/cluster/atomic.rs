@@ -25,26 +25,26 @@ fn a_pool_that_migrates_atomically_keeps_all_that_is_in_it() {
     dialog.acquire("pool", "a", 2, r#"{"n":1}"#);
     dialog.expect(
         "SEAT.ACQUIRE pool b 2 EX 600",
-        r#"[1, "ACQUIRED", 2, 2, 600000]"#,
+        "[1, ACQUIRED, 2, 2, 600000]",
     );
     for (session, position) in [("c", 1), ("d", 2)] {
         dialog.expect(
             &format!("SEAT.ACQUIRE pool {session} 2 QUEUE 600000"),
-            &format!(r#"[0, "QUEUED", 2, 2, {position}]"#),
+            &format!("[0, QUEUED, 2, 2, {position}]"),
         );
     }
     let digest = dialog.digest_of("pool");
     migrate_atomically(&here, &there, &range);
     assert_eq!(other.digest_of("pool"), digest);
     assert_eq!(other.queue("pool"), ["c", "d"]);
-    other.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    other.expect("SEAT.ACQUIRE pool c 2 PX 1", r#"[1, "ACQUIRED", 2, 2, 1]"#);
+    other.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
+    other.expect("SEAT.ACQUIRE pool c 2 PX 1", "[1, ACQUIRED, 2, 2, 1]");
     // The lease ends by itself on the node that has the pool, and the next in the queue can have
     // the seat.
     eventually("the lease is reclaimed", || {
         total(&there, "seat_expired") == 1
     });
-    other.expect("SEAT.ACQUIRE pool d 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    other.expect("SEAT.ACQUIRE pool d 2", "[1, ACQUIRED, 2, 2]");
     for node in [&here, &there] {
         assert_eq!(total(node, "seat_ignored_effects"), 0);
     }
@@ -68,7 +68,7 @@ fn who_waits_at_a_slot_that_migrates_atomically_is_sent_away() {
     is_sent_away(&mut poll);
     assert_eq!(other.queue("pool"), ["c"]);
     let mut poll = Waiter::of(&there, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0");
-    other.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    other.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     poll.is_granted();
     assert_eq!(
         [
@@ -96,15 +96,12 @@ fn an_atomic_migration_that_is_cancelled_leaves_the_pool() {
     let mut dialog = Dialog::with(&here);
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 EX 600 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 1 QUEUE 600000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool c 1 QUEUE 600000", "[0, QUEUED, 1, 1, 2]");
     let id = id_of(&there);
     there.stands_still(|| {
         begin_atomic_migration(&here, &id, &range);
         // The pool is in use meanwhile, up to the lease of the next in the queue.
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
         waiter.is_granted();
         dialog.expect("CLUSTER CANCELSLOTMIGRATIONS", "+OK");
         assert_eq!(state_of_migration(&here), "cancelled");
@@ -112,20 +109,17 @@ fn an_atomic_migration_that_is_cancelled_leaves_the_pool() {
     eventually("nothing is left on the other node", || {
         Dialog::with(&there).ask("DBSIZE") == "0"
     });
-    dialog.expect(
-        "SEAT.ACQUIRE pool b 1 PX 1",
-        r#"[1, "ALREADY_ACTIVE", 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool b 1 PX 1", "[1, ALREADY_ACTIVE, 1, 1]");
     eventually("the lease is reclaimed", || {
         total(&here, "seat_expired") == 1
     });
-    dialog.expect("SEAT.ACQUIRE pool c 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool c 1", "[1, ACQUIRED, 1, 1]");
     // The same slot can go after all.
     let digest = dialog.digest_of("pool");
     migrate_atomically(&here, &there, &range);
     let mut other = Dialog::with(&there);
     assert_eq!(other.digest_of("pool"), digest);
-    other.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 0]"#);
+    other.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
     for node in [&here, &there] {
         assert_eq!(total(node, "seat_ignored_effects"), 0);
     }
@@ -154,22 +148,16 @@ fn replicas_follow_a_pool_that_migrates_atomically() {
     dialog.acquire("pool", "a", 3, "{}");
     dialog.expect(
         "SEAT.ACQUIRE pool b 3 EX 600",
-        r#"[1, "ACQUIRED", 2, 3, 600000]"#,
+        "[1, ACQUIRED, 2, 3, 600000]",
     );
     dialog.expect(
         "SEAT.ACQUIRE pool c 3 EX 600",
-        r#"[1, "ACQUIRED", 3, 3, 600000]"#,
+        "[1, ACQUIRED, 3, 3, 600000]",
     );
-    dialog.expect(
-        "SEAT.ACQUIRE pool d 3 QUEUE 600000",
-        r#"[0, "QUEUED", 3, 3, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool d 3 QUEUE 600000", "[0, QUEUED, 3, 3, 1]");
     let digest = dialog.digest_of("pool");
     migrate_atomically(&here, &there, &range);
-    other.expect(
-        "SEAT.ACQUIRE pool b 3 PX 1",
-        r#"[1, "ALREADY_ACTIVE", 3, 1]"#,
-    );
+    other.expect("SEAT.ACQUIRE pool b 3 PX 1", "[1, ALREADY_ACTIVE, 3, 1]");
     assert_ne!(other.digest_of("pool"), digest);
     eventually("the lease is reclaimed", || {
         total(&there, "seat_expired") == 1

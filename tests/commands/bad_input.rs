@@ -144,11 +144,11 @@ fn a_session_id_that_is_empty_or_too_long() {
         let before = Traces::of(&server);
         assert_eq!(
             dialog.ask_args(&["SEAT.RELEASE", "pool", id]),
-            r#"[0, "SESSION_NOT_FOUND"]"#
+            "[0, SESSION_NOT_FOUND]"
         );
         assert_eq!(
             dialog.ask_args(&["SEAT.HEARTBEAT", "pool", id]),
-            r#"[0, "SESSION_NOT_ACTIVE"]"#
+            "[0, SESSION_NOT_ACTIVE]"
         );
         assert_eq!(dialog.ask_args(&["SEAT.GET", "pool", id]), "nil");
         assert_eq!(dialog.ask_args(&["SEAT.REVOKE", "pool", id]), "0");
@@ -343,7 +343,7 @@ fn a_heartbeat_count_that_is_no_integer() {
         3,
         r#"{"heartbeat_count":false,"heartbeat_count":7,"k":{"heartbeat_count":null}}"#,
     );
-    dialog.expect("SEAT.HEARTBEAT pool c", r#"[1, "HEARTBEAT_UPDATED", 8]"#);
+    dialog.expect("SEAT.HEARTBEAT pool c", "[1, HEARTBEAT_UPDATED, 8]");
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn a_pool_lives_by_its_type_alone_whatever_its_name() {
     let (_server, mut dialog) = Server::scene();
     for key in ["", " ", "{", "license:x:active_sessions"] {
         let reply = dialog.ask_args(&["SEAT.ACQUIRE", key, "s", "1"]);
-        assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1]"#, "{key:?}");
+        assert_eq!(reply, "[1, ACQUIRED, 1, 1]", "{key:?}");
         assert_eq!(dialog.ask_args(&["SEAT.COUNT", key]), "1");
     }
 }

@@ -345,7 +345,7 @@ fn a_cursor_is_refused_where_another_value_took_the_name() {
     for n in 0..STAYING {
         dialog.expect(
             &format!("SEAT.RELEASE pool stays{n}"),
-            &format!(r#"[1, "RELEASED", {}]"#, STAYING - 1 - n),
+            &format!("[1, RELEASED, {}]", STAYING - 1 - n),
         );
     }
     dialog.expect(&format!("SEAT.SCAN pool {cursor}"), r#"["0", []]"#);
@@ -367,7 +367,7 @@ fn a_cursor_is_good_on_the_node_that_returned_it() {
     // It is good there even while the primary's changes arrive.
     let own = step(&mut reader, "pool", "0", &[]);
     dialog.acquire("pool", "comes", 1000, "{}");
-    dialog.expect("SEAT.RELEASE pool comes", r#"[1, "RELEASED", 300]"#);
+    dialog.expect("SEAT.RELEASE pool comes", "[1, RELEASED, 300]");
     primary.wait_for_offset(&replica);
     is_complete(rest(&mut reader, "pool", own));
 

@@ -85,7 +85,7 @@ pub const TABLE: [Row; 25] = [
         is_fast: true,
         arity: -4,
         keys: &["RW insert"],
-        without_key: r#"[1, "ACQUIRED", 1, 9]"#,
+        without_key: "[1, ACQUIRED, 1, 9]",
         documents: "key session seats metadata EX PX QUEUE BLOCK optional",
     },
     Row {
@@ -95,7 +95,7 @@ pub const TABLE: [Row; 25] = [
         is_fast: true,
         arity: -3,
         keys: &["RW update"],
-        without_key: r#"[0, "SESSION_NOT_ACTIVE"]"#,
+        without_key: "[0, SESSION_NOT_ACTIVE]",
         documents: "key session metadata EX PX optional",
     },
     Row {
@@ -105,7 +105,7 @@ pub const TABLE: [Row; 25] = [
         is_fast: true,
         arity: 3,
         keys: &["RW delete"],
-        without_key: r#"[0, "SESSION_NOT_FOUND"]"#,
+        without_key: "[0, SESSION_NOT_FOUND]",
         documents: "key session",
     },
     Row {

@@ -91,39 +91,30 @@ fn a_bad_lease_is_refused_by_name_and_changes_nothing() {
 fn options_may_stand_where_metadata_would_in_any_case_of_letters() {
     let (_server, mut dialog) = Server::scene();
     for (line, reply) in [
-        (
-            "SEAT.ACQUIRE pool a 9 EX 60",
-            r#"[1, "ACQUIRED", 1, 9, 60000]"#,
-        ),
+        ("SEAT.ACQUIRE pool a 9 EX 60", "[1, ACQUIRED, 1, 9, 60000]"),
         (
             "SEAT.ACQUIRE pool b 9 px 60000",
-            r#"[1, "ACQUIRED", 2, 9, 60000]"#,
+            "[1, ACQUIRED, 2, 9, 60000]",
         ),
         (
             r#"SEAT.ACQUIRE pool c 9 {"EX":1} eX 60"#,
-            r#"[1, "ACQUIRED", 3, 9, 60000]"#,
+            "[1, ACQUIRED, 3, 9, 60000]",
         ),
-        (
-            r#"SEAT.ACQUIRE pool d 9 {"EX":1}"#,
-            r#"[1, "ACQUIRED", 4, 9]"#,
-        ),
-        (
-            "SEAT.ACQUIRE pool EX 9 Ex 60",
-            r#"[1, "ACQUIRED", 5, 9, 60000]"#,
-        ),
+        (r#"SEAT.ACQUIRE pool d 9 {"EX":1}"#, "[1, ACQUIRED, 4, 9]"),
+        ("SEAT.ACQUIRE pool EX 9 Ex 60", "[1, ACQUIRED, 5, 9, 60000]"),
         (
             "SEAT.HEARTBEAT pool a ex 61",
-            r#"[1, "HEARTBEAT_UPDATED", 1, 61000]"#,
+            "[1, HEARTBEAT_UPDATED, 1, 61000]",
         ),
         (
             "SEAT.HEARTBEAT pool a EXTRA ex 62",
-            r#"[1, "HEARTBEAT_UPDATED", 2, 62000]"#,
+            "[1, HEARTBEAT_UPDATED, 2, 62000]",
         ),
         (
             "SEAT.HEARTBEAT pool EX EX 63",
-            r#"[1, "HEARTBEAT_UPDATED", 1, 63000]"#,
+            "[1, HEARTBEAT_UPDATED, 1, 63000]",
         ),
-        ("SEAT.HEARTBEAT pool EX", r#"[1, "HEARTBEAT_UPDATED", 2]"#),
+        ("SEAT.HEARTBEAT pool EX", "[1, HEARTBEAT_UPDATED, 2]"),
     ] {
         dialog.expect(line, reply);
     }
@@ -155,9 +146,9 @@ fn a_lease_of_ages_is_kept_and_renewed() {
     let length_ms = 9_223_370_000_000_000_000_i64;
     assert_eq!(
         dialog.ask(&format!("SEAT.ACQUIRE pool a 1 PX {length_ms}")),
-        format!(r#"[1, "ACQUIRED", 1, 1, {length_ms}]"#)
+        format!("[1, ACQUIRED, 1, 1, {length_ms}]")
     );
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
         (length_ms - 60_000..=length_ms).contains(&left_ms),

@@ -13,12 +13,12 @@ const PASS: &str = "DEBUG SLEEP 0.005";
 fn every_command_sees_an_expiry_before_the_reclaim() {
     let (server, mut dialog) = Server::builder().recording().scene();
     let mut steps: Vec<(&str, &str)> = vec![
-        ("SEAT.ACQUIRE pool b 4", r#"[1, "ACQUIRED", 1, 4]"#),
+        ("SEAT.ACQUIRE pool b 4", "[1, ACQUIRED, 1, 4]"),
         (
             "SEAT.ACQUIRE pool c 4 EX 5000",
-            r#"[1, "ACQUIRED", 2, 4, 5000000]"#,
+            "[1, ACQUIRED, 2, 4, 5000000]",
         ),
-        ("SEAT.ACQUIRE pool a 4 PX 1", r#"[1, "ACQUIRED", 3, 4, 1]"#),
+        ("SEAT.ACQUIRE pool a 4 PX 1", "[1, ACQUIRED, 3, 4, 1]"),
         (PASS, "+OK"),
         ("EXISTS pool", "1"),
         ("SEAT.COUNT pool", "2"),
@@ -26,23 +26,14 @@ fn every_command_sees_an_expiry_before_the_reclaim() {
         ("SEAT.SCAN pool 0 COUNT 100", r#"["0", ["b", "c"]]"#),
         ("SEAT.GET pool a", "nil"),
         ("SEAT.PTTL pool a", "-2"),
-        ("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#),
-        (
-            "SEAT.HEARTBEAT pool a EX 60",
-            r#"[0, "SESSION_NOT_ACTIVE"]"#,
-        ),
-        ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.HEARTBEAT pool a", "[0, SESSION_NOT_ACTIVE]"),
+        ("SEAT.HEARTBEAT pool a EX 60", "[0, SESSION_NOT_ACTIVE]"),
+        ("SEAT.RELEASE pool a", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool a", "0"),
-        (
-            "SEAT.ACQUIRE pool d 2",
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-        ),
-        ("SEAT.ACQUIRE pool d 4", r#"[1, "ACQUIRED", 3, 4]"#),
-        (
-            "SEAT.ACQUIRE pool a 3",
-            r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#,
-        ),
-        ("SEAT.RELEASE pool d", r#"[1, "RELEASED", 2]"#),
+        ("SEAT.ACQUIRE pool d 2", "[0, NO_SEATS_AVAILABLE, 2, 2]"),
+        ("SEAT.ACQUIRE pool d 4", "[1, ACQUIRED, 3, 4]"),
+        ("SEAT.ACQUIRE pool a 3", "[0, NO_SEATS_AVAILABLE, 3, 3]"),
+        ("SEAT.RELEASE pool d", "[1, RELEASED, 2]"),
         ("SEAT.CLEANUP pool", "[1, 2]"),
         ("SEAT.CLEANUP pool", "[0, 2]"),
     ];
@@ -124,9 +115,9 @@ fn a_grant_to_an_expired_session_replaces_it() {
         assert_eq!(
             replies[2..],
             [
-                r#"[1, "ACQUIRED", 1, 1]"#,
+                "[1, ACQUIRED, 1, 1]",
                 "1",
-                r#"[1, "HEARTBEAT_UPDATED", 1]"#,
+                "[1, HEARTBEAT_UPDATED, 1]",
                 "-1"
             ]
         );
@@ -161,21 +152,15 @@ fn a_late_session_does_not_touch_whoever_holds_the_seat_now() {
     let (server, mut dialog) = Server::scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 PX 1");
     wait_for_reclaim(&server, 1);
-    dialog.expect(
-        "SEAT.ACQUIRE pool b 1 EX 60",
-        r#"[1, "ACQUIRED", 1, 1, 60000]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool b 1 EX 60", "[1, ACQUIRED, 1, 1, 60000]");
     for (line, reply) in [
-        ("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#),
-        ("SEAT.HEARTBEAT pool a PX 5", r#"[0, "SESSION_NOT_ACTIVE"]"#),
-        ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.HEARTBEAT pool a", "[0, SESSION_NOT_ACTIVE]"),
+        ("SEAT.HEARTBEAT pool a PX 5", "[0, SESSION_NOT_ACTIVE]"),
+        ("SEAT.RELEASE pool a", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool a", "0"),
         ("SEAT.PTTL pool a", "-2"),
         ("SEAT.GET pool a", "nil"),
-        (
-            "SEAT.ACQUIRE pool a 1",
-            r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
-        ),
+        ("SEAT.ACQUIRE pool a 1", "[0, NO_SEATS_AVAILABLE, 1, 1]"),
         ("SEAT.SESSIONS pool", r#"["b"]"#),
     ] {
         dialog.expect(line, reply);

@@ -40,7 +40,7 @@ impl Held<'_> {
         ]);
         let deadline_ms = now_ms() + LEASE_MS;
         assert!(
-            replies[1].starts_with(r#"[1, "ACQUIRED", 2, 2, "#),
+            replies[1].starts_with("[1, ACQUIRED, 2, 2, "),
             "{replies:?}"
         );
         let waiter = Waiter::of(server, "SEAT.ACQUIRE pool waiter 2 BLOCK 0");
@@ -69,13 +69,13 @@ impl Held<'_> {
         let back = Instant::now();
         let heard = self.holder.read();
         assert!(heard.contains("HEARTBEAT_UPDATED"), "{what}: {heard:?}");
-        self.waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+        self.waiter.hears("[1, ACQUIRED, 2, 2]");
         assert!(back.elapsed() >= at_least, "{what}: {:?}", back.elapsed());
         let mut dialog = Dialog::with(self.server);
         assert_eq!(dialog.ask("SEAT.PTTL pool dead"), "-2", "{what}");
         assert_eq!(
             dialog.ask("SEAT.HEARTBEAT pool alive"),
-            r#"[1, "HEARTBEAT_UPDATED", 2]"#,
+            "[1, HEARTBEAT_UPDATED, 2]",
             "{what}"
         );
         wait_for_reclaim(self.server, 1);
@@ -112,7 +112,7 @@ fn heartbeats_that_waited_for_a_busy_server_are_in_time() {
         (
             "a script",
             vec!["EVAL", LONG_SCRIPT, "2", "clock", "pool"],
-            r#""NO_SEATS_AVAILABLE""#,
+            "NO_SEATS_AVAILABLE",
         ),
     ] {
         let server = Server::builder().shipped_grace().start();
@@ -159,7 +159,7 @@ fn a_floor_revives_nobody_whose_seat_was_given_on() {
     );
     assert!(floor_left_ms(&server) > 0);
     assert_eq!(dialog.sessions("pool"), ["next"]);
-    dialog.expect("SEAT.HEARTBEAT pool silent", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.HEARTBEAT pool silent", "[0, SESSION_NOT_ACTIVE]");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn nobody_is_lost_while_the_cluster_is_down() {
     dialog.ask(&format!("CLUSTER ADDSLOTS {other_slot}"));
     state("cluster_state:ok");
     let beat = dialog.ask("SEAT.HEARTBEAT pool alive EX 600");
-    assert_eq!(beat, r#"[1, "HEARTBEAT_UPDATED", 1, 600000]"#);
+    assert_eq!(beat, "[1, HEARTBEAT_UPDATED, 1, 600000]");
     dialog.expect("SEAT.COUNT pool", "2");
     wait_for_reclaim(&server, 1);
     dialog.expect("SEAT.SESSIONS pool", r#"["alive"]"#);
@@ -277,10 +277,7 @@ fn holders_find_their_way_back_after_a_crash() {
         let started = Instant::now();
         let mut dialog = Dialog::with(&server);
         let reply = dialog.ask("SEAT.ACQUIRE pool late 2");
-        assert_eq!(
-            reply, r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-            "{configuration}"
-        );
+        assert_eq!(reply, "[0, NO_SEATS_AVAILABLE, 2, 2]", "{configuration}");
         assert_eq!(
             dialog.ask("SEAT.POSITION pool first"),
             "1",
@@ -291,10 +288,7 @@ fn holders_find_their_way_back_after_a_crash() {
         let next_ms = dialog.pool_info("pool", "next_deadline_ms") - dialog.now_ms();
         assert!((1..=2500).contains(&next_ms), "{next_ms}");
         let beat = dialog.ask("SEAT.HEARTBEAT pool alive EX 600");
-        assert_eq!(
-            beat, r#"[1, "HEARTBEAT_UPDATED", 1, 600000]"#,
-            "{configuration}"
-        );
+        assert_eq!(beat, "[1, HEARTBEAT_UPDATED, 1, 600000]", "{configuration}");
         wait_for_reclaim(&server, 1);
         assert!(
             started.elapsed() >= Duration::from_millis(1000),
@@ -329,13 +323,10 @@ fn a_promoted_replica_gives_holders_the_time_to_reconnect() {
     dialog.expect("SEAT.COUNT pool", "0");
     assert_eq!(floor_left_ms(&replica), 0);
     dialog.expect("REPLICAOF NO ONE", "+OK");
-    dialog.expect(
-        "SEAT.ACQUIRE pool late 2",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool late 2", "[0, NO_SEATS_AVAILABLE, 2, 2]");
     dialog.expect(
         "SEAT.HEARTBEAT pool alive EX 600",
-        r#"[1, "HEARTBEAT_UPDATED", 1, 600000]"#,
+        "[1, HEARTBEAT_UPDATED, 1, 600000]",
     );
     wait_for_reclaim(&replica, 1);
     dialog.expect("SEAT.SESSIONS pool", r#"["alive"]"#);
@@ -379,7 +370,7 @@ fn without_a_grace_deadlines_count_as_they_stand() {
     let (_server, mut dialog) = with_grace(0).scene();
     dialog.ask("SEAT.ACQUIRE pool a 1 PX 1000");
     dialog.ask("DEBUG SLEEP 1.5");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[0, SESSION_NOT_ACTIVE]");
 }
 
 #[test]

@@ -27,13 +27,13 @@ fn is_gone(dialog: &mut Dialog) {
 #[test]
 fn each_writing_command_adopts_first() {
     for (command, reply) in [
-        ("SEAT.ACQUIRE p c 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#),
-        ("SEAT.ACQUIRE p c 3", r#"[1, "ACQUIRED", 3, 3]"#),
-        ("SEAT.ACQUIRE p a 1", r#"[1, "ALREADY_ACTIVE", 2]"#),
-        ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 2]"#),
-        ("SEAT.HEARTBEAT p c", r#"[0, "SESSION_NOT_ACTIVE"]"#),
-        ("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#),
-        ("SEAT.RELEASE p c", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.ACQUIRE p c 2", "[0, NO_SEATS_AVAILABLE, 2, 2]"),
+        ("SEAT.ACQUIRE p c 3", "[1, ACQUIRED, 3, 3]"),
+        ("SEAT.ACQUIRE p a 1", "[1, ALREADY_ACTIVE, 2]"),
+        ("SEAT.HEARTBEAT p a", "[1, HEARTBEAT_UPDATED, 2]"),
+        ("SEAT.HEARTBEAT p c", "[0, SESSION_NOT_ACTIVE]"),
+        ("SEAT.RELEASE p a", "[1, RELEASED, 1]"),
+        ("SEAT.RELEASE p c", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE p a b", "2"),
         ("SEAT.CLEANUP p", "[0, 2]"),
         ("SEAT.CLEANUP p IDLE 60", "[2, 0]"),
@@ -77,11 +77,11 @@ fn it_works_into_a_pool_that_exists_and_again_and_again() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "x", 3, r#"{"mine":1}"#);
     dialog.expect(&format!("SADD {SESSIONS} x y"), "2");
-    dialog.expect("SEAT.ACQUIRE p z 3", r#"[1, "ACQUIRED", 3, 3]"#);
+    dialog.expect("SEAT.ACQUIRE p z 3", "[1, ACQUIRED, 3, 3]");
     dialog.expect(&format!("SADD {SESSIONS} more"), "1");
-    dialog.expect("SEAT.RELEASE p more", r#"[1, "RELEASED", 3]"#);
+    dialog.expect("SEAT.RELEASE p more", "[1, RELEASED, 3]");
     assert!(dialog.ask("SEAT.GET p x").contains("mine"));
-    dialog.expect("SEAT.HEARTBEAT p y", r#"[0, "METADATA_NOT_FOUND"]"#);
+    dialog.expect("SEAT.HEARTBEAT p y", "[0, METADATA_NOT_FOUND]");
 }
 
 #[test]
@@ -92,11 +92,11 @@ fn merged_above_the_limit_nobody_is_evicted_or_let_in() {
     dialog.acquire("p", "y", 2, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
     fill(&mut dialog, &["a", "b"]);
-    dialog.expect("SEAT.RELEASE p x", r#"[1, "RELEASED", 3]"#);
-    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 2]"#);
+    dialog.expect("SEAT.RELEASE p x", "[1, RELEASED, 3]");
+    dialog.expect("SEAT.RELEASE p a", "[1, RELEASED, 2]");
     dialog.expect("SEAT.POSITION p w", "1");
-    dialog.expect("SEAT.RELEASE p b", r#"[1, "RELEASED", 2]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.RELEASE p b", "[1, RELEASED, 2]");
+    waiter.hears("[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
@@ -105,10 +105,7 @@ fn the_timer_counts_them_before_it_gives_a_expired_seat_away() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE p a 1 PX 500",
-        r#"[1, "ALREADY_ACTIVE", 1, 500]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE p a 1 PX 500", "[1, ALREADY_ACTIVE, 1, 500]");
     // Another program's script counts without the expired seat, and takes it before the timer
     // looks.
     let script = format!(
@@ -120,8 +117,8 @@ fn the_timer_counts_them_before_it_gives_a_expired_seat_away() {
     });
     assert_eq!(dialog.sessions("p"), ["s"]);
     dialog.expect("SEAT.POSITION p w", "1");
-    dialog.expect("SEAT.RELEASE p s", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE p s", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -130,24 +127,21 @@ fn the_timer_counts_invalid_entries_before_it_gives_a_seat_away() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE p a 1 PX 500",
-        r#"[1, "ALREADY_ACTIVE", 1, 500]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE p a 1 PX 500", "[1, ALREADY_ACTIVE, 1, 500]");
     put_invalid_entry(&mut dialog, "s");
     eventually("the expired seat was taken back", || {
         total(&server, "seat_expired") == 1
     });
     assert_eq!(total(&server, "seat_granted"), 0);
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears("[1, ACQUIRED, 1, 1]");
 }
 
 /// A pool in which `a` holds a seat, with legacy keys that have `g`, who can be adopted, and the
 /// invalid entry of `s`.
 fn with_an_invalid_entry(server: &Server) -> Dialog {
     let mut dialog = Dialog::with(server);
-    dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
+    dialog.expect("SEAT.ACQUIRE p a 2", "[1, ACQUIRED, 1, 2]");
     fill(&mut dialog, &["g"]);
     put_invalid_entry(&mut dialog, "s");
     dialog.expect(&format!("HSET {METADATA} orphan {{}}"), "1");
@@ -156,32 +150,26 @@ fn with_an_invalid_entry(server: &Server) -> Dialog {
 
 #[test]
 fn an_invalid_entry_counts_as_one_taken_seat() {
-    let waits = r#"[0, "QUEUED", 3, 3, 1]"#;
+    let waits = "[0, QUEUED, 3, 3, 1]";
     for (command, reply) in [
-        ("SEAT.ACQUIRE p b 4", r#"[1, "ACQUIRED", 4, 4]"#),
-        ("SEAT.ACQUIRE p b 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#),
+        ("SEAT.ACQUIRE p b 4", "[1, ACQUIRED, 4, 4]"),
+        ("SEAT.ACQUIRE p b 3", "[0, NO_SEATS_AVAILABLE, 3, 3]"),
         ("SEAT.ACQUIRE p b 3 QUEUE 60000", waits),
-        ("SEAT.ACQUIRE p s 3", r#"[1, "ALREADY_ACTIVE", 3]"#),
-        ("SEAT.ACQUIRE p s 1 BLOCK 0", r#"[1, "ALREADY_ACTIVE", 3]"#),
+        ("SEAT.ACQUIRE p s 3", "[1, ALREADY_ACTIVE, 3]"),
+        ("SEAT.ACQUIRE p s 1 BLOCK 0", "[1, ALREADY_ACTIVE, 3]"),
         ("SEAT.CLEANUP p", "[0, 3]"),
         ("SEAT.CLEANUP p IDLE 60", "[1, 2]"),
         ("SEAT.RESIZE p 9", "0"),
-        ("SEAT.HEARTBEAT p g", r#"[1, "HEARTBEAT_UPDATED", 2]"#),
-        (
-            "SEAT.HEARTBEAT p a EX 9",
-            r#"[1, "HEARTBEAT_UPDATED", 1, 9000]"#,
-        ),
-        ("SEAT.RELEASE p g", r#"[1, "RELEASED", 2]"#),
-        ("SEAT.RELEASE p a", r#"[1, "RELEASED", 2]"#),
+        ("SEAT.HEARTBEAT p g", "[1, HEARTBEAT_UPDATED, 2]"),
+        ("SEAT.HEARTBEAT p a EX 9", "[1, HEARTBEAT_UPDATED, 1, 9000]"),
+        ("SEAT.RELEASE p g", "[1, RELEASED, 2]"),
+        ("SEAT.RELEASE p a", "[1, RELEASED, 2]"),
         ("SEAT.REVOKE p a g nobody", "2"),
-        ("SEAT.HEARTBEAT p nobody", r#"[0, "SESSION_NOT_ACTIVE"]"#),
-        ("SEAT.RELEASE p nobody", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.HEARTBEAT p nobody", "[0, SESSION_NOT_ACTIVE]"),
+        ("SEAT.RELEASE p nobody", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE p nobody", "0"),
-        ("SEAT.ACQUIRE p g 2", r#"[1, "ALREADY_ACTIVE", 3]"#),
-        (
-            "SEAT.ACQUIRE p a 1 EX 9",
-            r#"[1, "ALREADY_ACTIVE", 3, 9000]"#,
-        ),
+        ("SEAT.ACQUIRE p g 2", "[1, ALREADY_ACTIVE, 3]"),
+        ("SEAT.ACQUIRE p a 1 EX 9", "[1, ALREADY_ACTIVE, 3, 9000]"),
     ] {
         let server = adopting();
         let mut dialog = with_an_invalid_entry(&server);
@@ -203,7 +191,7 @@ fn what_would_change_an_invalid_entry_is_refused_by_name() {
     });
     let mut dialog = with_an_invalid_entry(&server);
     put_invalid_entry(&mut dialog, "r");
-    dialog.expect("SEAT.HEARTBEAT p g", r#"[1, "HEARTBEAT_UPDATED", 2]"#);
+    dialog.expect("SEAT.HEARTBEAT p g", "[1, HEARTBEAT_UPDATED, 2]");
     for command in [
         "SEAT.ACQUIRE p s 9 EX 60",
         "SEAT.ACQUIRE p s 9 PX 60000 BLOCK 0",
@@ -217,7 +205,7 @@ fn what_would_change_an_invalid_entry_is_refused_by_name() {
     // What holds the seats is not lost, and is adopted as soon as it can be.
     dialog.expect(&format!("HSET {METADATA} s {{}}"), "0");
     dialog.expect(&format!("HDEL {METADATA} r"), "1");
-    dialog.expect("SEAT.ACQUIRE p b 4", r#"[0, "NO_SEATS_AVAILABLE", 4, 4]"#);
+    dialog.expect("SEAT.ACQUIRE p b 4", "[0, NO_SEATS_AVAILABLE, 4, 4]");
     is_gone(&mut dialog);
 }
 
@@ -225,13 +213,13 @@ fn what_would_change_an_invalid_entry_is_refused_by_name() {
 fn those_who_wait_are_let_in_once_an_invalid_entry_is_gone() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
-    dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p a 1", "[1, ACQUIRED, 1, 1]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
     put_invalid_entry(&mut dialog, "s");
-    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE p a", "[1, RELEASED, 1]");
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
     // Nobody asks for the pool any more.
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -246,27 +234,27 @@ fn invalid_entries_are_not_read_again_until_something_changes() {
     put_invalid_entry(&mut dialog, "s");
     dialog.expect("SEAT.REVOKE p a", "1");
     // With no pool there, they are looked at anew.
-    dialog.expect("SEAT.HEARTBEAT p nobody", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.HEARTBEAT p nobody", "[0, SESSION_NOT_ACTIVE]");
     let reads = || server.info("commandstats")["cmdstat_hgetall"].clone();
     let before = reads();
     // The timer, which has somebody to let in, looks each second.
     let start = Instant::now();
     eventually("the timer has looked a few times", || {
-        let denied = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+        let denied = "[0, NO_SEATS_AVAILABLE, 1, 1]";
         dialog.expect("SEAT.ACQUIRE p b 1", denied);
-        dialog.expect("SEAT.HEARTBEAT p nobody", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+        dialog.expect("SEAT.HEARTBEAT p nobody", "[0, SESSION_NOT_ACTIVE]");
         start.elapsed() > Duration::from_millis(2500)
     });
     assert_eq!(reads(), before);
     dialog.expect(&format!("SREM {SESSIONS} s"), "1");
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears("[1, ACQUIRED, 1, 1]");
     assert_ne!(reads(), before);
     is_gone(&mut dialog);
 }
 
 #[test]
 fn whatever_changes_invalid_entries_is_noticed() {
-    let denied = r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#;
+    let denied = "[0, NO_SEATS_AVAILABLE, 2, 2]";
     for (ways, reply) in [
         ("HDEL {m} s", denied),
         ("HSET {m} s {}", denied),
@@ -278,17 +266,17 @@ fn whatever_changes_invalid_entries_is_noticed() {
         ("PEXPIRE {m} -1", denied),
         ("SELECT 1|SWAPDB 0 1|DEL {m}|SWAPDB 0 1|SELECT 0", denied),
         ("MULTI|DEL {m}|EXEC", denied),
-        ("SREM {s} s", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("DEL {s}", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("RENAME {s} x", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("MOVE {s} 1", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("SET {s} x", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("SADD e s|SDIFFSTORE {s} {s} e", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("SPOP {s}", r#"[1, "ACQUIRED", 2, 2]"#),
-        ("PEXPIRE {s} 1|DEBUG SLEEP 0.01", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("SREM {s} s", "[1, ACQUIRED, 2, 2]"),
+        ("DEL {s}", "[1, ACQUIRED, 2, 2]"),
+        ("RENAME {s} x", "[1, ACQUIRED, 2, 2]"),
+        ("MOVE {s} 1", "[1, ACQUIRED, 2, 2]"),
+        ("SET {s} x", "[1, ACQUIRED, 2, 2]"),
+        ("SADD e s|SDIFFSTORE {s} {s} e", "[1, ACQUIRED, 2, 2]"),
+        ("SPOP {s}", "[1, ACQUIRED, 2, 2]"),
+        ("PEXPIRE {s} 1|DEBUG SLEEP 0.01", "[1, ACQUIRED, 2, 2]"),
         ("PEXPIRE {m} 1|DEBUG SLEEP 0.01", denied),
         // The pool that takes the name has the session.
-        ("SEAT.ACQUIRE q s 2|RENAME q p", r#"[1, "ACQUIRED", 2, 2]"#),
+        ("SEAT.ACQUIRE q s 2|RENAME q p", "[1, ACQUIRED, 2, 2]"),
         ("SADD e s|SEAT.IMPORT p e none", denied),
     ] {
         let server = adopting();
@@ -296,7 +284,7 @@ fn whatever_changes_invalid_entries_is_noticed() {
             total(&server, "seat_script_key_scan") == 0
         });
         let mut dialog = Dialog::with(&server);
-        dialog.expect("SEAT.ACQUIRE p a 2", r#"[1, "ACQUIRED", 1, 2]"#);
+        dialog.expect("SEAT.ACQUIRE p a 2", "[1, ACQUIRED, 1, 2]");
         put_invalid_entry(&mut dialog, "s");
         for _ in 0..2 {
             dialog.expect("SEAT.ACQUIRE p n 2", denied);
@@ -329,9 +317,9 @@ fn a_session_that_comes_otherwise_is_no_invalid_entry_any_more() {
             let answer = dialog.ask(command);
             assert!(!answer.starts_with('!'), "{command}: {answer}");
         }
-        dialog.expect("SEAT.ACQUIRE p n 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
-        dialog.expect("SEAT.RELEASE p z", r#"[1, "RELEASED", 1]"#);
-        dialog.expect("SEAT.RELEASE p z", r#"[0, "SESSION_NOT_FOUND"]"#);
+        dialog.expect("SEAT.ACQUIRE p n 2", "[0, NO_SEATS_AVAILABLE, 2, 2]");
+        dialog.expect("SEAT.RELEASE p z", "[1, RELEASED, 1]");
+        dialog.expect("SEAT.RELEASE p z", "[0, SESSION_NOT_FOUND]");
         dialog.expect(&format!("SMEMBERS {SESSIONS}"), r#"["b"]"#);
     }
 }
@@ -342,7 +330,7 @@ fn the_error_of_an_invalid_entry_with_a_long_name_is_short() {
     let mut dialog = Dialog::with(&server);
     let long = "s".repeat(70_000);
     dialog.expect(&format!("SADD {SESSIONS} {long}"), "1");
-    dialog.expect("SEAT.ACQUIRE p a 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p a 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
     let reply = dialog.ask(&format!("SEAT.HEARTBEAT p {long}"));
     assert_eq!(
         reply,
@@ -359,7 +347,7 @@ fn an_entry_of_a_session_that_the_pool_has_is_not_needed() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "s", 2, r#"{"mine":1}"#);
     put_invalid_entry(&mut dialog, "s");
-    dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE p b 2", "[1, ACQUIRED, 2, 2]");
     is_gone(&mut dialog);
     assert!(dialog.ask("SEAT.GET p s").contains("mine"));
 }
@@ -375,7 +363,7 @@ fn adoption_with_an_invalid_entry_is_one_unit() {
     server.wait_for_offset(&replica);
     let mut dialog = with_an_invalid_entry(&server);
     let sent = replicated(&server, || {
-        dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 2]"#);
+        dialog.expect("SEAT.RELEASE p a", "[1, RELEASED, 2]");
     });
     let [first, import, srem, hdel, free, last] = &sent[..] else {
         panic!("{sent:?}")
@@ -398,7 +386,7 @@ fn another_module_told_of_adopted_entries_finds_the_pool() {
     let server = listened_to(&dir, "script-keys yes");
     let mut dialog = with_an_invalid_entry(&server);
     // As soon as the entry of `g` has gone, the other module beats for it.
-    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 2]"#);
+    dialog.expect("SEAT.RELEASE p a", "[1, RELEASED, 2]");
     let json = dialog.ask("SEAT.GET p g");
     assert!(json.contains(r#""heartbeat_count":2"#), "{json}");
     dialog.expect(&format!("SMEMBERS {SESSIONS}"), r#"["s"]"#);
@@ -417,8 +405,8 @@ fn who_another_module_adds_while_others_are_adopted_is_counted() {
     // No pool has a session without a name.
     assert_eq!(dialog.ask_args(&["SADD", "late", ""]), "1");
     // Besides `a`, `g` and `s` there is this one as soon as the entry of `g` has gone.
-    dialog.expect("SEAT.ACQUIRE p b 4", r#"[0, "NO_SEATS_AVAILABLE", 4, 4]"#);
-    dialog.expect("SEAT.ACQUIRE p b 5", r#"[1, "ACQUIRED", 5, 5]"#);
+    dialog.expect("SEAT.ACQUIRE p b 4", "[0, NO_SEATS_AVAILABLE, 4, 4]");
+    dialog.expect("SEAT.ACQUIRE p b 5", "[1, ACQUIRED, 5, 5]");
     // Where somebody comes back whenever it is adopted, nobody knows who else is there.
     dialog.expect("SADD late l", "1");
     dialog.expect(&format!("SADD {SESSIONS} l"), "1");
@@ -429,14 +417,14 @@ fn who_another_module_adds_while_others_are_adopted_is_counted() {
 #[test]
 fn a_waiter_whose_session_is_adopted_is_told_and_has_its_lease() {
     for (command, reply) in [
-        ("SEAT.HEARTBEAT p a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
+        ("SEAT.HEARTBEAT p a", "[1, HEARTBEAT_UPDATED, 1]"),
         ("SEAT.RESIZE p 3", "0"),
-        ("SEAT.RELEASE p nobody", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.RELEASE p nobody", "[0, SESSION_NOT_FOUND]"),
     ] {
         for in_the_way in [false, true] {
             let server = adopting();
             let mut dialog = Dialog::with(&server);
-            dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+            dialog.expect("SEAT.ACQUIRE p a 1", "[1, ACQUIRED, 1, 1]");
             let mut leased = Waiter::of(&server, "SEAT.ACQUIRE p w 1 {} EX 60 BLOCK 0");
             let mut other = Waiter::of(&server, "SEAT.ACQUIRE p x 1 QUEUE 60000 BLOCK 0");
             let _third = Waiter::of(&server, "SEAT.ACQUIRE p y 1 BLOCK 0");
@@ -448,8 +436,8 @@ fn a_waiter_whose_session_is_adopted_is_told_and_has_its_lease() {
                 3
             };
             dialog.expect(command, reply);
-            leased.hears(&format!(r#"[1, "ALREADY_ACTIVE", {used}, 60000]"#));
-            other.hears(&format!(r#"[1, "ALREADY_ACTIVE", {used}]"#));
+            leased.hears(&format!("[1, ALREADY_ACTIVE, {used}, 60000]"));
+            other.hears(&format!("[1, ALREADY_ACTIVE, {used}]"));
             let left_ms = dialog.number("SEAT.PTTL p w");
             assert!((1..=60_000).contains(&left_ms), "{command}: {left_ms}");
             assert_eq!(total(&server, "seat_already_active"), 2, "{command}");
@@ -475,7 +463,7 @@ fn it_is_one_unit_with_the_command_in_the_aof_and_on_replicas() {
     let mut dialog = Dialog::with(&server);
     fill(&mut dialog, &["a"]);
     let sent = replicated(&server, || {
-        dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE p a", "[1, RELEASED, 0]");
     });
     assert_eq!(
         sent,
@@ -500,7 +488,7 @@ fn it_is_one_unit_with_the_command_in_the_aof_and_on_replicas() {
     on_replica.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
     // It knows of the keys when it becomes one itself.
     on_replica.expect("REPLICAOF NO ONE", "+OK");
-    on_replica.expect("SEAT.ACQUIRE p c 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    on_replica.expect("SEAT.ACQUIRE p c 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
 }
 
 #[test]
@@ -581,9 +569,9 @@ fn keys_are_noticed_by_whatever_way_they_come() {
     ];
     for (way, come) in ways {
         come(&mut dialog);
-        dialog.expect("SEAT.ACQUIRE p t 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+        dialog.expect("SEAT.ACQUIRE p t 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
         is_gone(&mut dialog);
-        dialog.expect("SEAT.RELEASE p s", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE p s", "[1, RELEASED, 0]");
         assert_eq!(dialog.ask("KEYS *"), "[]", "{way}");
     }
     assert_eq!(total(&server, "seat_script_key_pools"), 0);
@@ -624,14 +612,14 @@ fn each_database_is_scanned_when_the_module_meets_data() {
     server.load_module("script-keys yes");
     dialog.expect("SELECT 0", "+OK");
     // Before the look-through is over as after it.
-    dialog.expect("SEAT.ACQUIRE 7 u 2", r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE 7 u 2", "[0, NO_SEATS_AVAILABLE, 2, 2]");
     eventually("all databases were looked through", || {
         total(&server, "seat_script_key_scan") == 0
     });
     assert_eq!(total(&server, "seat_script_key_pools"), 999);
     dialog.expect("SELECT 2", "+OK");
-    dialog.expect("SEAT.ACQUIRE 499 u 3", r#"[1, "ACQUIRED", 3, 3]"#);
-    dialog.expect("SEAT.ACQUIRE 499 v 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#);
+    dialog.expect("SEAT.ACQUIRE 499 u 3", "[1, ACQUIRED, 3, 3]");
+    dialog.expect("SEAT.ACQUIRE 499 v 3", "[0, NO_SEATS_AVAILABLE, 3, 3]");
 }
 
 #[test]
@@ -641,7 +629,7 @@ fn another_type_at_a_scripts_name_is_left_alone() {
     dialog.expect(&format!("SET {SESSIONS} text"), "+OK");
     dialog.expect("LPUSH list x", "1");
     dialog.expect(&format!("RENAME list {METADATA}"), "+OK");
-    dialog.expect("SEAT.ACQUIRE p a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p a 1", "[1, ACQUIRED, 1, 1]");
     dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
 }
 
@@ -649,7 +637,7 @@ fn another_type_at_a_scripts_name_is_left_alone() {
 fn without_the_setting_the_legacy_keys_are_left_alone() {
     let (_server, mut dialog) = Server::scene();
     fill(&mut dialog, &["a"]);
-    dialog.expect("SEAT.ACQUIRE p b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p b 1", "[1, ACQUIRED, 1, 1]");
     dialog.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
 }
 
@@ -662,12 +650,12 @@ fn it_can_be_switched_on_and_off_while_the_server_runs() {
     }
     fill(&mut dialog, &["a"]);
     dialog.expect("CONFIG SET seat.script-keys yes", "+OK");
-    dialog.expect("SEAT.ACQUIRE p b 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p b 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
     dialog.expect("CONFIG SET seat.script-keys no", "+OK");
     fill(&mut dialog, &["c"]);
-    dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE p b 2", "[1, ACQUIRED, 2, 2]");
     dialog.expect("CONFIG SET seat.script-keys yes", "+OK");
-    dialog.expect("SEAT.ACQUIRE p d 3", r#"[0, "NO_SEATS_AVAILABLE", 3, 3]"#);
+    dialog.expect("SEAT.ACQUIRE p d 3", "[0, NO_SEATS_AVAILABLE, 3, 3]");
     is_gone(&mut dialog);
 }
 
@@ -711,10 +699,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         let mut dialog = Dialog::with(&server);
         dialog.acquire("p", "x", 1, "{}");
         let waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-        dialog.expect(
-            "SEAT.ACQUIRE p x 1 PX 300",
-            r#"[1, "ALREADY_ACTIVE", 1, 300]"#,
-        );
+        dialog.expect("SEAT.ACQUIRE p x 1 PX 300", "[1, ALREADY_ACTIVE, 1, 300]");
         fill(&mut dialog, &["a", "b"]);
         for command in ["SEAT.ACQUIRE p d 9", "SEAT.RELEASE p a"] {
             let reply = dialog.ask(command);
@@ -746,7 +731,7 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         // ends.
         dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
         put_invalid_entry(&mut dialog, "s");
-        dialog.expect("SEAT.ACQUIRE p d 3", r#"[1, "ACQUIRED", 3, 3]"#);
+        dialog.expect("SEAT.ACQUIRE p d 3", "[1, ACQUIRED, 3, 3]");
         for command in ["SEAT.RELEASE p s", "SEAT.REVOKE p a s"] {
             let reply = dialog.ask(command);
             let expected = format!("!ERR required command {name} is unavailable");
@@ -845,7 +830,7 @@ fn tickets_are_kept_and_lost_in_time_with_an_invalid_entry() {
     let server = adopting();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 1, "{}");
-    dialog.expect("SEAT.ACQUIRE p b 1 QUEUE 300", r#"[0, "QUEUED", 1, 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p b 1 QUEUE 300", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p c 1 QUEUE 300 BLOCK 0");
     put_invalid_entry(&mut dialog, "s");
     let start = Instant::now();
@@ -858,6 +843,6 @@ fn tickets_are_kept_and_lost_in_time_with_an_invalid_entry() {
     });
     assert_eq!(dialog.queue("p"), ["c"]);
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
-    dialog.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE p a", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1]");
 }

@@ -3,7 +3,7 @@
 use super::{ACQUIRE, HEARTBEAT, RELEASE, SHAS, load, with_migration};
 use crate::support::{Dialog, Server, replicated, total};
 
-const GRANTED: &str = r#"[1, "ACQUIRED", 1, 2]"#;
+const GRANTED: &str = "[1, ACQUIRED, 1, 2]";
 
 fn listed() -> String {
     let [acquire, release, heartbeat] = SHAS;
@@ -21,13 +21,13 @@ fn no_script_needs_to_be_loaded_and_none_runs() {
         dialog.expect(&format!("EVALSHA {acquire} 1 p a 2 {{}}"), GRANTED);
         dialog.expect(
             &format!("evalsha {} 1 p a 2 {{}}", acquire.to_uppercase()),
-            r#"[1, "ALREADY_ACTIVE", 1]"#,
+            "[1, ALREADY_ACTIVE, 1]",
         );
         dialog.expect(
             &format!("EvalSha {heartbeat} 1 p a {{}}"),
-            r#"[1, "HEARTBEAT_UPDATED", 1]"#,
+            "[1, HEARTBEAT_UPDATED, 1]",
         );
-        dialog.expect(&format!("EVALSHA {release} 1 p a"), r#"[1, "RELEASED", 0]"#);
+        dialog.expect(&format!("EVALSHA {release} 1 p a"), "[1, RELEASED, 0]");
     });
     let kinds: Vec<_> = sent
         .iter()
@@ -47,11 +47,11 @@ fn the_text_itself_is_known_too() {
     );
     assert_eq!(
         dialog.ask_args(&["eval", HEARTBEAT, "1", "p", "a"]),
-        r#"[1, "HEARTBEAT_UPDATED", 1]"#
+        "[1, HEARTBEAT_UPDATED, 1]"
     );
     assert_eq!(
         dialog.ask_args(&["EVAL", RELEASE, "1", "p", "a"]),
-        r#"[1, "RELEASED", 0]"#
+        "[1, RELEASED, 0]"
     );
     // Another text is another script.
     let other = format!("{ACQUIRE} ");
@@ -70,15 +70,15 @@ fn they_work_in_pipelines_transactions_and_scripts() {
         dialog.send(&format!("EVALSHA {acquire} 1 p {session} 2 {{}}"));
     }
     dialog.hears(GRANTED);
-    dialog.hears(r#"[1, "ACQUIRED", 2, 2]"#);
-    dialog.hears(r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+    dialog.hears("[1, ACQUIRED, 2, 2]");
+    dialog.hears("[0, NO_SEATS_AVAILABLE, 2, 2]");
     dialog.expect("MULTI", "+OK");
     dialog.expect(&format!("EVALSHA {release} 1 p a"), "+QUEUED");
     dialog.expect(&format!("EVALSHA {acquire} 1 p c 2 {{}}"), "+QUEUED");
     dialog.expect(&format!("EVALSHA {heartbeat} 1 p a {{}}"), "+QUEUED");
     dialog.expect(
         "EXEC",
-        r#"[[1, "RELEASED", 1], [1, "ACQUIRED", 2, 2], [0, "SESSION_NOT_ACTIVE"]]"#,
+        "[[1, RELEASED, 1], [1, ACQUIRED, 2, 2], [0, SESSION_NOT_ACTIVE]]",
     );
     let script = format!(
         "local long = {{}} for n = 1, 20 do long[n] = 's' .. n end
@@ -121,7 +121,7 @@ fn all_three_lists_take_effect_together_or_not_at_all() {
         dialog.expect(&format!("CONFIG SET seat.heartbeat-sha {heartbeat}"), "+OK");
         dialog.expect(
             &format!("EVALSHA {acquire} 1 p a 2 {{}}"),
-            r#"[1, "ALREADY_ACTIVE", 1]"#,
+            "[1, ALREADY_ACTIVE, 1]",
         );
     }
 }
@@ -150,7 +150,7 @@ fn arguments_after_the_scripts_own_are_options() {
     let (_server, mut dialog) = with_migration().scene();
     dialog.expect(
         &format!("EVALSHA {} 1 p a 2 {{}} EX 60", SHAS[0]),
-        r#"[1, "ACQUIRED", 1, 2, 60000]"#,
+        "[1, ACQUIRED, 1, 2, 60000]",
     );
 }
 
@@ -210,11 +210,11 @@ fn a_replica_leaves_scripts_alone() {
     // There the script answers what needs no write, from the pool.
     on_replica.expect(
         &format!("EVALSHA {sha} 1 p a 1 {{}}"),
-        r#"[1, "ALREADY_ACTIVE", 1]"#,
+        "[1, ALREADY_ACTIVE, 1]",
     );
     on_replica.expect(
         &format!("EVALSHA {sha} 1 p b 1 {{}}"),
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+        "[0, NO_SEATS_AVAILABLE, 1, 1]",
     );
     let reply = on_replica.ask(&format!("EVALSHA {sha} 1 p b 2 {{}}"));
     assert!(reply.contains("READONLY"), "{reply}");
@@ -238,7 +238,7 @@ fn scripts_from_a_primary_without_the_module_stay_scripts() {
     assert_eq!(dialog.ask_args(&["EVAL", text, "1", "p", "a"]), "1");
     let release = load(&mut dialog, RELEASE);
     dialog.expect("SADD license:p:active_sessions b", "1");
-    dialog.expect(&format!("EVALSHA {release} 1 p b"), r#"[1, "RELEASED", 1]"#);
+    dialog.expect(&format!("EVALSHA {release} 1 p b"), "[1, RELEASED, 1]");
     primary.wait_for_offset(&replica);
     let mut on_replica = Dialog::with(&replica);
     on_replica.expect("EXISTS p", "0");
@@ -275,5 +275,5 @@ fn a_call_that_waits_while_the_pool_is_exported_must_retry() {
     assert_eq!(replies.matches("!TRYAGAIN ").count(), 3, "{replies}");
     admin.expect("SMEMBERS license:p:active_sessions", r#"["a"]"#);
     // A command by its own name is what it says.
-    admin.expect("SEAT.ACQUIRE q b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    admin.expect("SEAT.ACQUIRE q b 1", "[1, ACQUIRED, 1, 1]");
 }

@@ -15,11 +15,8 @@ fn only_keys_in_the_pools_slot_are_adopted_and_read() {
     for pool in [TAGGED, "acme"] {
         dialog.expect(&format!("SADD license:{pool}:active_sessions a"), "1");
     }
-    dialog.expect(
-        "SEAT.ACQUIRE {acme} b 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
-    );
-    dialog.expect("SEAT.ACQUIRE acme b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE {acme} b 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
+    dialog.expect("SEAT.ACQUIRE acme b 1", "[1, ACQUIRED, 1, 1]");
     dialog.expect("SCARD license:{acme}:active_sessions", "1");
     dialog.expect("SMEMBERS license:{acme}:active_sessions", r#"["a"]"#);
     dialog.expect("EXISTS license:{acme}:active_sessions", "0");
@@ -36,7 +33,7 @@ fn own_calls_go_by_the_pools_slot() {
     let acquire = super::SHAS[0];
     dialog.expect(
         &format!("EVALSHA {acquire} 1 acme a 1 {{}}"),
-        r#"[1, "ACQUIRED", 1, 1]"#,
+        "[1, ACQUIRED, 1, 1]",
     );
     let slot = dialog.number("CLUSTER KEYSLOT acme");
     dialog.expect(&format!("CLUSTER DELSLOTS {slot}"), "+OK");
@@ -50,11 +47,11 @@ fn own_calls_go_by_the_pools_slot() {
 fn invalid_entries_are_looked_at_now_and_then_and_not_in_a_loop() {
     let server = alone_with(&all_settings());
     let mut dialog = Dialog::with(&server);
-    dialog.expect("SEAT.ACQUIRE {p} a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE {p} a 1", "[1, ACQUIRED, 1, 1]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE {p} w 1 BLOCK 0");
     dialog.expect("SADD license:{p}:active_sessions s", "1");
     dialog.expect("HSET license:{p}:session_metadata s nonsense", "1");
-    dialog.expect("SEAT.RELEASE {p} a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE {p} a", "[1, RELEASED, 1]");
     // Each look asks whether the slot is still this node's, by a command of the module's own.
     let looks = || {
         let stats = server.info("commandstats");
@@ -75,7 +72,7 @@ fn invalid_entries_are_looked_at_now_and_then_and_not_in_a_loop() {
     let more = looks() - before;
     assert!(more < 20, "{more} looks in two seconds");
     dialog.expect("DEL license:{p}:active_sessions", "1");
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]

@@ -73,9 +73,9 @@ fn what_the_scripts_wrote_goes_there_and_back_the_same() {
     );
     dialog.expect("SEAT.COUNT p", "7");
     assert_eq!(dialog.pool_info("p", "seats"), 7);
-    dialog.expect("SEAT.HEARTBEAT p bare", r#"[0, "METADATA_NOT_FOUND"]"#);
+    dialog.expect("SEAT.HEARTBEAT p bare", "[0, METADATA_NOT_FOUND]");
     dialog.expect("SEAT.GET p bare", "nil");
-    dialog.expect("SEAT.ACQUIRE p bare 1", r#"[1, "ALREADY_ACTIVE", 7]"#);
+    dialog.expect("SEAT.ACQUIRE p bare 1", "[1, ALREADY_ACTIVE, 7]");
     let digest = server.digest();
     dialog.expect("DEBUG RELOAD", "+OK");
     assert_eq!(server.digest(), digest);
@@ -102,7 +102,7 @@ fn a_heartbeat_counts_on_from_what_was_imported() {
     );
     dialog.expect(
         "SEAT.HEARTBEAT p a EX 60",
-        r#"[1, "HEARTBEAT_UPDATED", 2, 60000]"#,
+        "[1, HEARTBEAT_UPDATED, 2, 60000]",
     );
     let json = dialog.ask("SEAT.GET p a");
     assert!(json.contains(r#""acquired_at":1700000000,"#), "{json}");
@@ -224,7 +224,7 @@ fn a_large_pool_goes_in_batches_and_expired_sessions_stay_behind() {
     }
     dialog.expect(
         "SEAT.ACQUIRE p brief 5000 PX 1",
-        "[1, \"ACQUIRED\", 1204, 5000, 1]",
+        "[1, ACQUIRED, 1204, 5000, 1]",
     );
     while dialog.number("SEAT.PTTL p brief") != -2 {}
     // What is there already stays.

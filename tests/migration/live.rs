@@ -85,7 +85,7 @@ fn comes_to_a_server_at_work(first: First) {
             r#"{"n":1}"#,
         ]);
     }
-    let denied = format!(r#"[0, "NO_SEATS_AVAILABLE", {HELD}, {HELD}]"#);
+    let denied = format!("[0, NO_SEATS_AVAILABLE, {HELD}, {HELD}]");
     dialog.expect(
         &format!("EVALSHA {acquire} 1 held another {HELD} {{}}"),
         &denied,

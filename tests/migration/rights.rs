@@ -49,11 +49,11 @@ fn adoption_needs_rights_to_the_legacy_keys() {
         reader.forbidden("SEAT.ACQUIRE p b 9");
     }
     let mut dialog = Dialog::as_worker(&server, "~p ~license:p:* +seat.acquire");
-    dialog.expect("SEAT.ACQUIRE p b 1", r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p b 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
     admin.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "0");
     // Once nothing is left to adopt, the pool's key is enough.
     let mut dialog = Dialog::as_worker(&server, "~p +seat.acquire");
-    dialog.expect("SEAT.ACQUIRE p b 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE p b 2", "[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn who_may_not_adopt_ends_nothing_that_would_come_back() {
     for command in ["SEAT.RELEASE p a", "SEAT.REVOKE p a", "SEAT.HEARTBEAT p a"] {
         worker.forbidden(command);
     }
-    admin.expect("SEAT.RELEASE p a", r#"[1, "RELEASED", 0]"#);
-    worker.expect("SEAT.RELEASE p a", r#"[0, "SESSION_NOT_FOUND"]"#);
+    admin.expect("SEAT.RELEASE p a", "[1, RELEASED, 0]");
+    worker.expect("SEAT.RELEASE p a", "[0, SESSION_NOT_FOUND]");
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn adoption_within_a_script_goes_by_the_user_who_runs_it() {
         let reply = run(&mut admin);
         assert!(reply.contains("permissions"), "{reply}");
         admin.expect("ACL DELUSER worker", "1");
-        assert_eq!(run(&mut admin), r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+        assert_eq!(run(&mut admin), "[0, NO_SEATS_AVAILABLE, 1, 1]");
     } else {
         let reply = run(&mut Dialog::as_worker(
             &server,
             "~p ~license:p:* +eval +seat.acquire",
         ));
-        assert_eq!(reply, r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+        assert_eq!(reply, "[0, NO_SEATS_AVAILABLE, 1, 1]");
     }
     admin.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "0");
 }

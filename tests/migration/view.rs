@@ -189,7 +189,7 @@ fn sessions_without_metadata_are_members_without_a_field() {
 fn a_expired_session_is_gone_here_too() {
     let server = viewing();
     let mut dialog = Dialog::with(&server);
-    dialog.expect("SEAT.ACQUIRE p a 1 PX 1", r#"[1, "ACQUIRED", 1, 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE p a 1 PX 1", "[1, ACQUIRED, 1, 1, 1]");
     while dialog.number("SEAT.PTTL p a") != -2 {}
     dialog.expect(&format!("SISMEMBER {SESSIONS} a"), "0");
     dialog.expect(&format!("SCARD {SESSIONS}"), "0");

@@ -87,12 +87,12 @@ fn a_malformed_call_queues_nothing() {
 fn the_extremes_are_accepted() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool b 1 queue 86400000", queued);
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 EX 9 bLoCk 1", queued);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 4503599627370496");
     dialog.expect("SEAT.RESIZE pool 3", "1");
-    waiter.hears(r#"[1, "ACQUIRED", 2, 3]"#);
+    waiter.hears("[1, ACQUIRED, 2, 3]");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_word_that_is_an_option_elsewhere_may_be_a_name() {
     dialog.acquire("QUEUE", "BLOCK", 1, "{}");
     dialog.expect(
         "SEAT.ACQUIRE QUEUE QUEUE 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
+        "[0, QUEUED, 1, 1, 1]",
     );
     dialog.expect("SEAT.POSITION QUEUE QUEUE", "1");
 }
@@ -115,7 +115,7 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
     dialog.acquire("pool", "a", 1, "{}");
     dialog.acquire("other", "a", 1, "{}");
     dialog.begins("SEAT.ACQUIRE pool t 1 QUEUE 60001", "!ERR QUEUE must be");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let before = Traces::of(&server);
@@ -128,16 +128,10 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     let mut newer = Dialog::with(&server);
     newer.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
-    waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
-    );
-    dialog.expect("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
+    waiter.hears("[0, NO_SEATS_AVAILABLE, 1, 1]");
+    dialog.expect("SEAT.ACQUIRE pool c 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
+    dialog.expect("SEAT.RELEASE pool t", "[0, SESSION_NOT_FOUND]");
+    dialog.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
 
     let (_server, mut dialog) = Server::builder().module_args("max-queue-length 0").scene();
     dialog.acquire("pool", "a", 1, "{}");
@@ -150,7 +144,7 @@ fn only_joining_is_refused_when_memory_is_full() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     let before = Traces::of(&server);
@@ -161,14 +155,14 @@ fn only_joining_is_refused_when_memory_is_full() {
     assert_eq!(Traces::of(&server), before);
     dialog.expect("SEAT.POSITION pool t", "1");
     dialog.expect("SEAT.RESIZE pool 1", "0");
-    dialog.expect("SEAT.RELEASE pool x", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("SEAT.RELEASE pool x", "[0, SESSION_NOT_FOUND]");
 }
 
 #[test]
 fn a_poll_keeps_its_position_when_memory_is_full() {
     let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
@@ -180,35 +174,23 @@ fn a_plain_denial_changes_nothing_while_others_wait() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
-    let queued = r#"[0, "QUEUED", 2, 2, 1]"#;
+    let queued = "[0, QUEUED, 2, 2, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", queued);
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 2 BLOCK 0");
     let before = Traces::without_totals(&server);
     for (command, reply) in [
-        (
-            "SEAT.ACQUIRE pool n 2",
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-        ),
-        (
-            "SEAT.ACQUIRE pool n 1",
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
-        ),
+        ("SEAT.ACQUIRE pool n 2", "[0, NO_SEATS_AVAILABLE, 2, 2]"),
+        ("SEAT.ACQUIRE pool n 1", "[0, NO_SEATS_AVAILABLE, 2, 1]"),
         (
             "SEAT.ACQUIRE pool n 0 nonsense",
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 0]"#,
+            "[0, NO_SEATS_AVAILABLE, 2, 0]",
         ),
-        (
-            "SEAT.ACQUIRE pool t 2",
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-        ),
-        (
-            "SEAT.ACQUIRE pool w 2",
-            r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-        ),
-        ("SEAT.ACQUIRE pool a 9", r#"[1, "ALREADY_ACTIVE", 2]"#),
-        ("SEAT.RELEASE pool n", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.ACQUIRE pool t 2", "[0, NO_SEATS_AVAILABLE, 2, 2]"),
+        ("SEAT.ACQUIRE pool w 2", "[0, NO_SEATS_AVAILABLE, 2, 2]"),
+        ("SEAT.ACQUIRE pool a 9", "[1, ALREADY_ACTIVE, 2]"),
+        ("SEAT.RELEASE pool n", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool n", "0"),
-        ("SEAT.HEARTBEAT pool t", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+        ("SEAT.HEARTBEAT pool t", "[0, SESSION_NOT_ACTIVE]"),
         ("SEAT.CLEANUP pool", "[0, 2]"),
         ("SEAT.RESIZE pool 2", "0"),
         ("SEAT.POSITION pool w", "2"),

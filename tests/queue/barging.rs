@@ -2,7 +2,7 @@
 
 use crate::support::{Dialog, Server, Waiter};
 
-const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn the_releaser_does_not_get_it_back() {
@@ -31,9 +31,9 @@ fn the_releaser_does_not_get_it_back() {
         dialog.acquire("pool", "a", 1, "{}");
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         assert_eq!(take_again(&mut dialog), DENIED);
-        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+        waiter.hears("[1, ACQUIRED, 1, 1]");
         assert_eq!(dialog.sessions("pool"), ["b"]);
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     }
 }
 
@@ -55,13 +55,13 @@ fn an_expired_seat_not_yet_reclaimed_is_not_for_newcomers() {
     assert_eq!(dialog.ask_args(&eval), "+QUEUED");
     // The expired seat is for b first, whose figure the other grant would reach.
     let replies = [
-        r#"[1, "ALREADY_ACTIVE", 1, 20]"#,
+        "[1, ALREADY_ACTIVE, 1, 20]",
         "+OK",
-        r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
-        r#"[1, "ACQUIRED", 2, 2]"#,
+        "[0, NO_SEATS_AVAILABLE, 0, 1]",
+        "[1, ACQUIRED, 2, 2]",
     ];
     dialog.expect("EXEC", &format!("[{}]", replies.join(", ")));
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears("[1, ACQUIRED, 1, 1]");
     assert_eq!(dialog.sessions("pool"), ["b", "d"]);
 }
 
@@ -69,12 +69,9 @@ fn an_expired_seat_not_yet_reclaimed_is_not_for_newcomers() {
 fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    let denied = r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#;
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    let denied = "[0, NO_SEATS_AVAILABLE, 0, 1]";
     let script = "return redis.call('SEAT.ACQUIRE', KEYS[1], ARGV[1], 1)";
     for session in ["a", "c"] {
         let acquire = format!("SEAT.ACQUIRE pool {session} 1");
@@ -88,14 +85,11 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     assert_eq!(dialog.queue("pool"), ["t", "c"]);
     // A second seat is for the second in the queue.
-    dialog.expect(
-        "SEAT.ACQUIRE pool d 2",
-        r#"[0, "NO_SEATS_AVAILABLE", 0, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool d 2", "[0, NO_SEATS_AVAILABLE, 0, 2]");
     dialog.expect("SEAT.RESIZE pool 2", "1");
     let mut waiter = waiter;
-    waiter.hears(r#"[1, "ACQUIRED", 1, 2]"#);
-    dialog.expect("SEAT.ACQUIRE pool t 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    waiter.hears("[1, ACQUIRED, 1, 2]");
+    dialog.expect("SEAT.ACQUIRE pool t 2", "[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
@@ -104,42 +98,36 @@ fn nobody_passes_a_long_poll_whose_ticket_awaits_the_timer() {
     for session in ["a1", "a2", "a3"] {
         dialog.acquire("pool", session, 3, "{}");
     }
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 3 QUEUE 60000",
-        r#"[0, "QUEUED", 3, 3, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 3 QUEUE 60000", "[0, QUEUED, 3, 3, 1]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool l 3 QUEUE 200 BLOCK 0");
     dialog.expect("MULTI", "+OK");
     let steps = [
         (
             "SEAT.ACQUIRE pool a1 3 PX 100",
-            r#"[1, "ALREADY_ACTIVE", 3, 100]"#,
+            "[1, ALREADY_ACTIVE, 3, 100]",
         ),
         (
             "SEAT.ACQUIRE pool a2 3 PX 100",
-            r#"[1, "ALREADY_ACTIVE", 3, 100]"#,
+            "[1, ALREADY_ACTIVE, 3, 100]",
         ),
         // Both leases expire, and the ticket of the client that is still there becomes due.
         ("DEBUG SLEEP 0.3", "+OK"),
         ("SEAT.POSITION pool l", "2"),
-        (
-            "SEAT.ACQUIRE pool c 3",
-            r#"[0, "NO_SEATS_AVAILABLE", 1, 3]"#,
-        ),
+        ("SEAT.ACQUIRE pool c 3", "[0, NO_SEATS_AVAILABLE, 1, 3]"),
     ];
     for (command, _) in steps {
         dialog.expect(command, "+QUEUED");
     }
     let replies = steps.map(|(_, reply)| reply).join(", ");
     dialog.expect("EXEC", &format!("[{replies}]"));
-    waiter.hears(r#"[1, "ACQUIRED", 2, 3]"#);
+    waiter.hears("[1, ACQUIRED, 2, 3]");
 }
 
 #[test]
 fn blocking_where_the_server_may_not_block_answers_at_once() {
     let (_server, mut dialog) = Server::builder().recording().scene();
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     for (options, reply) in [("BLOCK 0", DENIED), ("QUEUE 60000 BLOCK 0", queued)] {
         let acquire = format!("SEAT.ACQUIRE pool b 1 {options}");
         dialog.expect("MULTI", "+OK");
@@ -150,6 +138,6 @@ fn blocking_where_the_server_may_not_block_answers_at_once() {
         assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), reply);
     }
     assert_eq!(dialog.queue("pool"), ["b"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.ACQUIRE pool b 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.ACQUIRE pool b 1", "[1, ACQUIRED, 1, 1]");
 }

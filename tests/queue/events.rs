@@ -38,8 +38,8 @@ fn joining_leaving_and_grants_from_the_queue_are_told() {
 
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     assert_eq!(events(&mut listener, &mut client), ["seat.queued pool"]);
-    client.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    client.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1]");
     assert_eq!(
         events(&mut listener, &mut client),
         [
@@ -51,13 +51,13 @@ fn joining_leaving_and_grants_from_the_queue_are_told() {
 
     // Joining the queue is published, not each poll.
     for _ in 0..2 {
-        let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+        let queued = "[0, QUEUED, 1, 1, 1]";
         client.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     }
     assert_eq!(events(&mut listener, &mut client), ["seat.queued pool"]);
-    client.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    client.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     assert_eq!(events(&mut listener, &mut client), ["seat.released pool"]);
-    client.expect("SEAT.ACQUIRE pool t 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    client.expect("SEAT.ACQUIRE pool t 1", "[1, ACQUIRED, 1, 1]");
     assert_eq!(
         events(&mut listener, &mut client),
         ["seat.acquired pool", "seat.granted pool"]
@@ -93,11 +93,8 @@ fn a_client_that_goes_away_is_told_as_leaving() {
 fn a_lost_ticket_is_replicated_and_the_last_removes_the_key() {
     let (_server, mut listener, mut client) = listening();
     client.acquire("pool", "a", 1, "{}");
-    client.expect(
-        "SEAT.ACQUIRE pool t 1 QUEUE 200",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
-    client.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    client.expect("SEAT.ACQUIRE pool t 1 QUEUE 200", "[0, QUEUED, 1, 1, 1]");
+    client.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     let seen: Vec<_> = (0..5).map(|_| next(&mut listener)).collect();
     assert_eq!(
         seen,

@@ -15,8 +15,8 @@ fn with_bob_waiting(server: &Server) -> (Dialog, Waiter) {
 /// A seat falls free, and Bob has it in the same step.
 #[track_caller]
 fn bob_is_served(dialog: &mut Dialog, bob: &mut Waiter) {
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
-    bob.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 2]");
+    bob.hears("[1, ACQUIRED, 2, 2]");
     assert_eq!(dialog.sessions("pool"), ["b", "bob"]);
     assert_eq!(dialog.pool_info("pool", "seats"), 2);
 }
@@ -28,7 +28,7 @@ fn a_wrong_figure_of_a_client_that_left_holds_nobody_up() {
     let mut wrong = Dialog::with(&server);
     wrong.expect(
         "SEAT.ACQUIRE pool wrong 1 BLOCK 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
+        "[0, NO_SEATS_AVAILABLE, 2, 1]",
     );
     bob_is_served(&mut dialog, &mut bob);
 }
@@ -70,7 +70,7 @@ fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
         dialog.acquire("pool", "b", 2, "{}");
         dialog.expect(
             &format!("SEAT.ACQUIRE pool wrong {figure} QUEUE 60000"),
-            &format!(r#"[0, "QUEUED", 2, {figure}, 1]"#),
+            &format!("[0, QUEUED, 2, {figure}, 1]"),
         );
         let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
         bob_is_served(&mut dialog, &mut bob);
@@ -78,9 +78,9 @@ fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
         // The right figure has the ticket count again.
         dialog.expect(
             "SEAT.ACQUIRE pool wrong 2 QUEUE 60000",
-            r#"[0, "QUEUED", 2, 2, 1]"#,
+            "[0, QUEUED, 2, 2, 1]",
         );
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
         assert_eq!(dialog.pool_info("pool", "kept"), 1);
     }
 }
@@ -90,25 +90,22 @@ fn a_wrong_figure_of_a_grant_holds_nobody_up() {
     let server = Server::start();
     let (mut dialog, mut bob) = with_bob_waiting(&server);
     dialog.expect("SEAT.REVOKE pool a", "1");
-    bob.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    bob.hears("[1, ACQUIRED, 2, 2]");
     let mut carol = Waiter::of(&server, "SEAT.ACQUIRE pool carol 2 BLOCK 0");
-    dialog.expect("SEAT.ACQUIRE pool d 3", r#"[1, "ACQUIRED", 3, 3]"#);
+    dialog.expect("SEAT.ACQUIRE pool d 3", "[1, ACQUIRED, 3, 3]");
     for session in ["b", "bob"] {
         dialog.ask(&format!("SEAT.RELEASE pool {session}"));
     }
-    carol.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    carol.hears("[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
 fn resize_lets_those_in_who_waited_by_the_old_figure() {
     let server = recording();
     let (mut dialog, mut bob) = with_bob_waiting(&server);
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 2 QUEUE 60000",
-        r#"[0, "QUEUED", 2, 2, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", "[0, QUEUED, 2, 2, 2]");
     // The licence has grown, and a newcomer knows it first.
-    dialog.expect("SEAT.ACQUIRE pool c 5", r#"[1, "ACQUIRED", 3, 5]"#);
+    dialog.expect("SEAT.ACQUIRE pool c 5", "[1, ACQUIRED, 3, 5]");
     assert_eq!(dialog.queue("pool"), ["bob", "t"]);
     let sent = units(&server, || dialog.expect("SEAT.RESIZE pool 5", "1"));
     assert_eq!(
@@ -116,12 +113,9 @@ fn resize_lets_those_in_who_waited_by_the_old_figure() {
         [["pool RESIZE 5", "pool GRANT bob 5 T T - 0 0 {}"]],
         "the pool has the figure already, and its ticket has not"
     );
-    bob.hears(r#"[1, "ACQUIRED", 4, 5]"#);
+    bob.hears("[1, ACQUIRED, 4, 5]");
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
-    dialog.expect(
-        "SEAT.ACQUIRE pool d 5",
-        r#"[0, "NO_SEATS_AVAILABLE", 4, 5]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool d 5", "[0, NO_SEATS_AVAILABLE, 4, 5]");
     let sent = units(&server, || dialog.expect("SEAT.RESIZE pool 5", "0"));
     assert_eq!(sent, NOTHING, "all state it");
 }
@@ -133,7 +127,7 @@ fn resize_of_a_missing_pool_serves_those_who_wait_there() {
     let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 0 BLOCK 0");
     let sent = units(&server, || dialog.expect("SEAT.RESIZE pool 1", "1"));
     assert_eq!(sent, [["pool GRANT bob 1 T T - 0 0 {}"]]);
-    bob.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    bob.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -156,18 +150,18 @@ fn a_ninth_figure_is_refused_and_a_poll_keeps_the_one_it_has() {
     // A call that does not wait is judged by whatever it states.
     dialog.expect(
         "SEAT.ACQUIRE pool ninth -7",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, -7]"#,
+        "[0, NO_SEATS_AVAILABLE, 1, -7]",
     );
-    dialog.expect("SEAT.ACQUIRE pool tenth 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool tenth 2", "[1, ACQUIRED, 2, 2]");
     dialog.expect(
         "SEAT.ACQUIRE pool more 1 QUEUE 60000",
-        r#"[0, "QUEUED", 2, 1, 9]"#,
+        "[0, QUEUED, 2, 1, 9]",
     );
     // It shares its figure, so another of its own would be one more.
     let sent = units(&server, || {
         dialog.expect(
             "SEAT.ACQUIRE pool more -7 QUEUE 60000",
-            r#"[0, "QUEUED", 2, -7, 9]"#,
+            "[0, QUEUED, 2, -7, 9]",
         );
     });
     assert_eq!(sent, [["pool JOIN more 1 9 T 60000 T"]]);

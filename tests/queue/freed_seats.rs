@@ -11,12 +11,12 @@ fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
     let revoked = ["pool FREE revoked a", "pool GRANT b 1 T T - 0 0 {\"m\":1}"];
     let expired = ["pool FREE expired a", "pool GRANT b 1 T T - 0 0 {\"m\":1}"];
     let resized = ["pool RESIZE 2", "pool GRANT b 2 T T - 0 0 {\"m\":1}"];
-    let alone = r#"[1, "ACQUIRED", 1, 1]"#;
-    let second = r#"[1, "ACQUIRED", 2, 2]"#;
+    let alone = "[1, ACQUIRED, 1, 1]";
+    let second = "[1, ACQUIRED, 2, 2]";
     for (command, reply, granted, unit) in [
         (
             "SEAT.RELEASE pool a",
-            r#"[1, "RELEASED", 1]"#,
+            "[1, RELEASED, 1]",
             alone,
             &released[..],
         ),
@@ -50,7 +50,7 @@ fn transactions_and_scripts_grant_within_their_own_unit() {
     for in_script in [false, true] {
         dialog.acquire("pool", "a", 1, "{}");
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
-        let released = r#"[1, "RELEASED", 0]"#;
+        let released = "[1, RELEASED, 0]";
         let lines = replicated(&server, || {
             if in_script {
                 let eval = ["EVAL", script, "1", "pool"];
@@ -60,10 +60,10 @@ fn transactions_and_scripts_grant_within_their_own_unit() {
                 for command in ["SEAT.RELEASE pool a", "SET text x", "SEAT.RELEASE pool b"] {
                     dialog.expect(command, "+QUEUED");
                 }
-                let replies = format!(r#"[[1, "RELEASED", 1], +OK, {released}]"#);
+                let replies = format!("[[1, RELEASED, 1], +OK, {released}]");
                 dialog.expect("EXEC", &replies);
             }
-            waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+            waiter.hears("[1, ACQUIRED, 1, 1]");
         });
         let kinds: Vec<_> = lines
             .iter()
@@ -88,16 +88,13 @@ fn an_expiry_grants_by_timer_in_one_unit() {
     let mut dialog = Dialog::with(&server);
     dialog.expect("SELECT 3", "+OK");
     let sent = units(&server, || {
-        dialog.expect("SEAT.ACQUIRE pool a 1", r#"[1, "ACQUIRED", 1, 1]"#);
+        dialog.expect("SEAT.ACQUIRE pool a 1", "[1, ACQUIRED, 1, 1]");
         let mut waiter = Dialog::with(&server);
         waiter.expect("SELECT 3", "+OK");
         let command = r#"SEAT.ACQUIRE pool b 1 {"m":1} BLOCK 0"#;
         let mut waiter = Waiter::with(waiter, &server, command);
-        dialog.expect(
-            "SEAT.ACQUIRE pool a 1 PX 50",
-            r#"[1, "ALREADY_ACTIVE", 1, 50]"#,
-        );
-        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+        dialog.expect("SEAT.ACQUIRE pool a 1 PX 50", "[1, ALREADY_ACTIVE, 1, 50]");
+        waiter.hears("[1, ACQUIRED, 1, 1]");
     });
     let expected = [
         vec!["pool GRANT a 1 T T - 0 0 {}"],
@@ -114,17 +111,11 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
     let mut dialog = Dialog::with(&server);
     dialog.expect("MULTI", "+OK");
     let steps = [
-        (
-            "SEAT.ACQUIRE pool a 1 PX 20",
-            r#"[1, "ACQUIRED", 1, 1, 20]"#,
-        ),
-        (
-            "SEAT.ACQUIRE pool t 1 QUEUE 60000",
-            r#"[0, "QUEUED", 1, 1, 1]"#,
-        ),
+        ("SEAT.ACQUIRE pool a 1 PX 20", "[1, ACQUIRED, 1, 1, 20]"),
+        ("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]"),
         ("DEBUG SLEEP 0.05", "+OK"),
         ("SEAT.CLEANUP pool", "[1, 0]"),
-        ("SEAT.ACQUIRE pool t 1", r#"[1, "ACQUIRED", 1, 1]"#),
+        ("SEAT.ACQUIRE pool t 1", "[1, ACQUIRED, 1, 1]"),
     ];
     for (command, _) in steps {
         dialog.expect(command, "+QUEUED");
@@ -135,10 +126,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
     // The waiter of a expired holder is granted by the command itself, and so before whoever comes
     // after it in the transaction.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 1 PX 20",
-        r#"[1, "ALREADY_ACTIVE", 1, 20]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 1 PX 20", "[1, ALREADY_ACTIVE, 1, 20]");
     dialog.expect("MULTI", "+OK");
     for command in [
         "DEBUG SLEEP 0.05",
@@ -153,7 +141,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
         [r#"[+OK, [1, 1], ["b"]]"#, r#"[+OK, [0, 1], ["b"]]"#].contains(&reply.as_str()),
         "{reply}"
     );
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    waiter.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -168,10 +156,7 @@ fn a_command_grants_a_bounded_number_and_the_timer_the_rest() {
         at_once = dialog.number("SEAT.RESIZE pool 1000") as usize;
         for (n, client) in clients.iter_mut().enumerate() {
             // The number of holders counts those before.
-            assert_eq!(
-                client.read(),
-                format!(r#"[1, "ACQUIRED", {}, 1000]"#, n + 2)
-            );
+            assert_eq!(client.read(), format!("[1, ACQUIRED, {}, 1000]", n + 2));
         }
     });
     assert!((1..WAITERS).contains(&at_once), "{at_once}");
@@ -205,13 +190,13 @@ fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
     let at_once: usize = reply[1..].split(',').next().unwrap().parse().unwrap();
     assert!((1..WAITERS).contains(&at_once), "{reply}");
     let used = at_once + 1;
-    let denied = format!(r#"[0, "NO_SEATS_AVAILABLE", {used}, 101]"#);
+    let denied = format!("[0, NO_SEATS_AVAILABLE, {used}, 101]");
     assert!(reply.contains(&denied), "{reply}");
     let left = format!(r#""waiting", {}"#, WAITERS - at_once);
     assert!(reply.contains(&left), "{reply}");
     for client in &mut clients {
         let reply = client.read();
-        assert!(reply.starts_with(r#"[1, "ACQUIRED", "#), "{reply}");
+        assert!(reply.starts_with("[1, ACQUIRED, "), "{reply}");
     }
     assert_eq!(dialog.number("SEAT.COUNT pool"), WAITERS as i64 + 1);
 }
@@ -232,7 +217,7 @@ fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
     let sent = units(&server, || {
         let start = now_ms();
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 400");
-        waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#);
+        waiter.hears("[0, NO_SEATS_AVAILABLE, 2, 2]");
         assert!(now_ms() - start >= 400);
     });
     assert_eq!(sent, NOTHING);
@@ -241,12 +226,12 @@ fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
     // empty.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 600");
     dialog.expect("SEAT.RESIZE pool 1", "0");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    waiter.hears("[0, NO_SEATS_AVAILABLE, 1, 1]");
     waiter.expect("PING", "+PONG");
     assert_eq!(total(&server, "seat_left"), 2);
     // A seat that frees later is free.
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.expect("EXISTS pool", "0");
 }
 
@@ -263,8 +248,8 @@ fn a_lease_starts_at_the_grant() {
         });
         let before_ms = now_ms();
         let stream = server.stream_of(|| {
-            dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-            let granted = format!(r#"[1, "ACQUIRED", 1, 1, {length_ms}]"#);
+            dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+            let granted = format!("[1, ACQUIRED, 1, 1, {length_ms}]");
             waiter.hears(&granted);
         });
         let grant = stream
@@ -275,6 +260,6 @@ fn a_lease_starts_at_the_grant() {
         let granted_ms = deadline_ms - length_ms;
         assert!((before_ms..=now_ms()).contains(&granted_ms), "{option}");
         assert_eq!(dialog.pool_info("pool", "next_deadline_ms"), deadline_ms);
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     }
 }

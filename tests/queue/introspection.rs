@@ -17,10 +17,7 @@ fn queue_position_and_info_show_who_waits() {
     eventually("b has waited", || {
         dialog.queue_with_times("pool")[0].1 >= 30
     });
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
     let _last = Waiter::of(&server, "SEAT.ACQUIRE pool l 1 QUEUE 60000 BLOCK 0");
     let waiters = dialog.queue_with_times("pool");
     assert!(
@@ -79,25 +76,19 @@ fn the_totals_count_waiters_and_what_became_of_them() {
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     expect([1, 0, 0, 1, 1, 0]);
     for _ in 0..2 {
-        let queued = r#"[0, "QUEUED", 1, 1, 2]"#;
+        let queued = "[0, QUEUED, 1, 1, 2]";
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
         expect([2, 0, 0, 1, 1, 0]);
     }
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1]");
     expect([2, 1, 0, 0, 2, 0]);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool n 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
-    );
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.ACQUIRE pool n 1", "[0, NO_SEATS_AVAILABLE, 0, 1]");
     expect([2, 1, 0, 0, 2, 1]);
-    dialog.expect("SEAT.ACQUIRE pool t 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool t 1", "[1, ACQUIRED, 1, 1]");
     expect([2, 2, 0, 0, 3, 1]);
-    dialog.expect(
-        "SEAT.ACQUIRE pool l 1 QUEUE 20",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool l 1 QUEUE 20", "[0, QUEUED, 1, 1, 1]");
     eventually("the ticket is lost", || total(&server, "seat_left") == 1);
     expect([3, 2, 1, 0, 3, 1]);
 }
@@ -128,9 +119,9 @@ fn replies_are_the_same_in_resp3() {
     let mut denied = Dialog::in_resp3(&server);
     denied.expect(
         "SEAT.ACQUIRE pool c 1 BLOCK 20",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
+        "[0, NO_SEATS_AVAILABLE, 1, 1]",
     );
-    let queued = r#"[0, "QUEUED", 1, 1, 2]"#;
+    let queued = "[0, QUEUED, 1, 1, 2]";
     denied.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", queued);
     denied.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 20", queued);
     dialog.expect("SEAT.POSITION pool c", "2");
@@ -146,7 +137,7 @@ fn replies_are_the_same_in_resp3() {
     };
     assert!(info.contains(waiting), "{info}");
     dialog.expect("SEAT.RESIZE pool 2", "1");
-    waiter.hears(r#"[1, "ACQUIRED", 2, 2, 60000]"#);
+    waiter.hears("[1, ACQUIRED, 2, 2, 60000]");
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
     dialog.acquire("grown", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE grown b 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE grown 2", "1");
-    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    waiter.hears("[1, ACQUIRED, 2, 2]");
     assert_eq!(dialog.sessions("grown"), ["a", "b"]);
 
     for session in ["a", "b", "c", "d"] {
@@ -22,14 +22,14 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
     }
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE shrunk w 2 BLOCK 0");
     for (session, used) in [("a", 3), ("b", 2)] {
-        let reply = format!(r#"[1, "RELEASED", {used}]"#);
+        let reply = format!("[1, RELEASED, {used}]");
         dialog.expect(&format!("SEAT.RELEASE shrunk {session}"), &reply);
-        let denied = format!(r#"[0, "NO_SEATS_AVAILABLE", {used}, 2]"#);
+        let denied = format!("[0, NO_SEATS_AVAILABLE, {used}, 2]");
         dialog.expect("SEAT.ACQUIRE shrunk n 2", &denied);
         dialog.expect("SEAT.POSITION shrunk w", "1");
     }
-    dialog.expect("SEAT.RELEASE shrunk c", r#"[1, "RELEASED", 2]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.RELEASE shrunk c", "[1, RELEASED, 2]");
+    waiter.hears("[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
         assert_eq!(sent.concat(), effects, "{seats}");
         assert!(sent.len() < 2, "{sent:?}");
     }
-    waiters[0].hears(r#"[1, "ACQUIRED", 2, 3]"#);
-    waiters[1].hears(r#"[1, "ACQUIRED", 3, 3]"#);
+    waiters[0].hears("[1, ACQUIRED, 2, 3]");
+    waiters[1].hears("[1, ACQUIRED, 3, 3]");
     // What is stated with the next grant counts again.
     dialog.expect("SEAT.REVOKE pool d a b", "2");
-    waiters[2].hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 3]"#);
-    dialog.expect("SEAT.ACQUIRE pool e 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    waiters[2].hears("[0, NO_SEATS_AVAILABLE, 1, 3]");
+    dialog.expect("SEAT.ACQUIRE pool e 2", "[1, ACQUIRED, 2, 2]");
     assert_eq!(dialog.pool_info("pool", "seats"), 2);
 
     dialog.expect("SET text x", "+OK");
@@ -118,16 +118,16 @@ fn waiters_of_different_limits_are_each_held_to_their_own() {
     };
     assert_eq!(sent, NOTHING);
     assert_eq!(dialog.pool_info("pool", "seats"), 3);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 2]");
     assert_eq!(dialog.queue("pool"), ["d", "e"]);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 2]"#);
-    first.hears(r#"[1, "ACQUIRED", 2, 2]"#);
-    dialog.expect("SEAT.RELEASE pool c", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 2]");
+    first.hears("[1, ACQUIRED, 2, 2]");
+    dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 1]");
     assert_eq!(dialog.queue("pool"), ["e"]);
     // A higher figure has a seat that a lower one cannot have.
-    dialog.expect("SEAT.ACQUIRE pool f 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool f 2", "[1, ACQUIRED, 2, 2]");
     dialog.expect("SEAT.REVOKE pool d f", "2");
-    second.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    second.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -135,20 +135,14 @@ fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
     let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
-    let joined = r#"[0, "QUEUED", 2, 2, 1]"#;
+    let joined = "[0, QUEUED, 2, 2, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", joined);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     assert_eq!(dialog.pool_info("pool", "seats"), 2);
     assert_eq!(dialog.pool_info("pool", "kept"), 0);
-    dialog.expect(
-        "SEAT.ACQUIRE pool t 2 QUEUE 60000",
-        r#"[1, "ACQUIRED", 2, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", "[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
@@ -163,7 +157,7 @@ fn a_higher_figure_that_lets_nobody_in_is_a_plain_denial() {
     let before = Traces::without_totals(&server);
     let sent = units(&server, || {
         for seats in [1, 2, 3] {
-            let denied = format!(r#"[0, "NO_SEATS_AVAILABLE", 3, {seats}]"#);
+            let denied = format!("[0, NO_SEATS_AVAILABLE, 3, {seats}]");
             dialog.expect(&format!("SEAT.ACQUIRE pool n {seats}"), &denied);
         }
     });
@@ -204,15 +198,12 @@ fn an_error_does_not_change_the_limit_either() {
 fn who_waits_where_there_is_no_pool_stands_in_nobodys_way() {
     let (server, mut dialog) = Server::scene();
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 0 BLOCK 0");
-    dialog.expect(
-        "SEAT.ACQUIRE pool n 0",
-        r#"[0, "NO_SEATS_AVAILABLE", 0, 0]"#,
-    );
-    dialog.expect("SEAT.ACQUIRE pool n 1", r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect("SEAT.RELEASE pool n", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.ACQUIRE pool n 0", "[0, NO_SEATS_AVAILABLE, 0, 0]");
+    dialog.expect("SEAT.ACQUIRE pool n 1", "[1, ACQUIRED, 1, 1]");
+    dialog.expect("SEAT.RELEASE pool n", "[1, RELEASED, 0]");
     dialog.expect("EXISTS pool", "0");
     assert_eq!(dialog.queue("pool"), ["w"]);
     // A limit for all lets it in, as it does where there is a pool.
     dialog.expect("SEAT.RESIZE pool 5", "1");
-    waiter.hears(r#"[1, "ACQUIRED", 1, 5]"#);
+    waiter.hears("[1, ACQUIRED, 1, 5]");
 }

@@ -23,18 +23,15 @@ fn a_plain_block_takes_the_place_of_its_ticket_and_outlives_it() {
     eventually("b is blocked", || {
         total(&server, "seat_blocked_clients") == 1
     });
-    c.expect(
-        "SEAT.ACQUIRE pool c 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
+    c.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
     assert_eq!(dialog.pool_info("pool", "waiting"), 2);
     // Once a later ticket is lost, the earlier would be, too.
     dialog.ask("SEAT.ACQUIRE pool x 1 QUEUE 150");
     eventually("x has lost its position", || {
         dialog.queue("pool") == ["b", "c"]
     });
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    b.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -49,14 +46,11 @@ fn another_value_under_the_name_brings_its_own_tickets() {
     eventually("the queue is looked at", || {
         dialog.pool_info("pool", "waiting") == 2
     });
-    dialog.expect(
-        "SEAT.ACQUIRE pool n 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 3]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool n 1 QUEUE 60000", "[0, QUEUED, 1, 1, 3]");
     assert_eq!(dialog.queue("pool"), ["t", "b", "n"]);
-    dialog.expect("SEAT.RELEASE pool h", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#);
-    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool h", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.RELEASE pool t", "[0, SESSION_NOT_FOUND]");
+    b.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -72,7 +66,7 @@ fn a_blocked_client_does_not_wait_behind_its_own_ticket() {
         dialog.pool_info("pool", "waiting") == 1
     });
     dialog.ask("SEAT.RELEASE pool h");
-    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -81,15 +75,9 @@ fn a_deleted_pool_loses_its_tickets_and_the_clients_stay() {
     let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     let _c = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 0");
     dialog.expect("DEL pool", "1");
-    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool d 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
-    dialog.expect(
-        "SEAT.ACQUIRE pool e 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 3]"#,
-    );
+    b.hears("[1, ACQUIRED, 1, 1]");
+    dialog.expect("SEAT.ACQUIRE pool d 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
+    dialog.expect("SEAT.ACQUIRE pool e 1 QUEUE 60000", "[0, QUEUED, 1, 1, 3]");
     assert_eq!(dialog.pool_info("pool", "waiting"), 3);
 }
 
@@ -98,11 +86,11 @@ fn what_resize_states_for_a_waiter_outlives_the_pool() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE pool 0", "0");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.expect("EXISTS pool", "0");
     assert_eq!(dialog.queue("pool"), ["b"]);
     dialog.expect("SEAT.RESIZE pool 1", "1");
-    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    b.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -113,7 +101,7 @@ fn the_next_waiters_limit_counts_when_the_first_goes() {
     dialog.expect("DEL pool", "1");
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
     drop(first);
-    second.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    second.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -124,10 +112,7 @@ fn a_denial_that_lets_nobody_in_does_not_change_the_limit() {
         "SEAT.RESIZE pool 0",
         "SEAT.ACQUIRE pool t 0 QUEUE 60000",
     ]);
-    dialog.expect(
-        "SEAT.ACQUIRE pool n 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool n 1", "[0, NO_SEATS_AVAILABLE, 2, 1]");
     let info = dialog.ask("SEAT.INFO pool");
     assert!(info.contains(r#""seats", 0"#), "{info}");
 }
@@ -137,16 +122,16 @@ fn a_long_poll_keeps_its_position_from_one_time_out_to_the_next() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let mut poller = Dialog::with(&server);
     let first = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");
-    assert_eq!(first, r#"[0, "QUEUED", 1, 1, 1]"#);
+    assert_eq!(first, "[0, QUEUED, 1, 1, 1]");
     let _other = Waiter::of(&server, "SEAT.ACQUIRE pool o 1 BLOCK 0");
     for round in 0..100 {
         let reply = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");
-        assert_eq!(reply, r#"[0, "QUEUED", 1, 1, 1]"#, "round {round}");
+        assert_eq!(reply, "[0, QUEUED, 1, 1, 1]", "round {round}");
     }
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     poller.expect(
         "SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5",
-        r#"[1, "ACQUIRED", 1, 1]"#,
+        "[1, ACQUIRED, 1, 1]",
     );
 }
 
@@ -163,10 +148,7 @@ fn a_call_that_the_full_queue_refuses_lets_nobody_in() {
         assert_eq!(dialog.sessions("pool"), ["a"]);
         assert_eq!(dialog.pool_info("pool", "seats"), 1);
     }
-    dialog.expect(
-        "SEAT.ACQUIRE pool e 1",
-        r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool e 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
 }
 
 #[test]
@@ -180,6 +162,6 @@ fn server_and_module_agree_on_the_longest_waits() {
         );
     }
     let mut b = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 4503599627370496");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    b.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    b.hears("[1, ACQUIRED, 1, 1]");
 }

@@ -3,7 +3,7 @@
 use super::recording;
 use crate::support::{Dialog, Server, Waiter, eventually, total, units};
 
-const DENIED: &str = r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#;
+const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn a_newer_call_keeps_the_position() {
@@ -25,12 +25,12 @@ fn a_newer_call_keeps_the_position() {
     // The older client's end takes nothing away.
     dialog.expect(&format!("CLIENT KILL ID {older_id}"), "1");
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    newer.hears(r#"[1, "ACQUIRED", 1, 1, 60000]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    newer.hears("[1, ACQUIRED, 1, 1, 60000]");
     let json = dialog.ask("SEAT.GET pool b");
     assert!(json.starts_with(r#""{"newer":1,"#), "{json}");
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    next.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
+    next.hears("[1, ACQUIRED, 1, 1]");
     assert_eq!(total(&server, "seat_queued"), 2);
     assert_eq!(total(&server, "seat_left"), 0);
 }
@@ -42,9 +42,9 @@ fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
     let mut older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool b 2 {\"newer\":1} PX 60000 BLOCK 0",
-        r#"[1, "ACQUIRED", 2, 2, 60000]"#,
+        "[1, ACQUIRED, 2, 2, 60000]",
     );
-    assert!(older.read().starts_with(r#"[0, "NO_SEATS_AVAILABLE", "#));
+    assert!(older.read().starts_with("[0, NO_SEATS_AVAILABLE, "));
     let json = dialog.ask("SEAT.GET pool b");
     assert!(json.starts_with(r#""{"newer":1,"#), "{json}");
 }
@@ -55,10 +55,10 @@ fn blocking_while_active_answers_at_once() {
     dialog.acquire("pool", "a", 1, "{}");
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     for (options, reply) in [
-        ("BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1]"#),
-        ("QUEUE 1000", r#"[1, "ALREADY_ACTIVE", 1]"#),
-        ("QUEUE 1000 BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1]"#),
-        ("EX 60 BLOCK 0", r#"[1, "ALREADY_ACTIVE", 1, 60000]"#),
+        ("BLOCK 0", "[1, ALREADY_ACTIVE, 1]"),
+        ("QUEUE 1000", "[1, ALREADY_ACTIVE, 1]"),
+        ("QUEUE 1000 BLOCK 0", "[1, ALREADY_ACTIVE, 1]"),
+        ("EX 60 BLOCK 0", "[1, ALREADY_ACTIVE, 1, 60000]"),
     ] {
         dialog.expect(&format!("SEAT.ACQUIRE pool a 1 {options}"), reply);
     }
@@ -73,10 +73,7 @@ fn a_poll_takes_the_place_of_a_blocked_client() {
     for options in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
         let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {options}"));
         let last = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
-        dialog.expect(
-            "SEAT.ACQUIRE pool b 1 QUEUE 60000",
-            r#"[0, "QUEUED", 1, 1, 1]"#,
-        );
+        dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
         waiter.hears(DENIED);
         assert_eq!(dialog.queue("pool"), ["b", "c"]);
         assert_eq!(dialog.pool_info("pool", "waiting"), 2);
@@ -91,10 +88,7 @@ fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    dialog.expect(
-        "SEAT.ACQUIRE pool b 1 QUEUE 400",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 400", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Dialog::with(&server);
     waiter.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
     eventually("it is blocked", || {
@@ -108,20 +102,17 @@ fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
             .all(|(session, waited_ms)| session != "b" || *waited_ms >= 500)
     });
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    next.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    waiter.hears("[1, ACQUIRED, 1, 1]");
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
+    next.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
 fn a_session_with_a_ticket_counts_once_when_it_blocks() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
-    dialog.expect(
-        "SEAT.ACQUIRE pool b 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Dialog::with(&server);
     waiter.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
     eventually("it is blocked", || {
@@ -129,18 +120,12 @@ fn a_session_with_a_ticket_counts_once_when_it_blocks() {
     });
     assert_eq!(dialog.queue("pool"), ["b"]);
     assert_eq!(dialog.pool_info("pool", "waiting"), 1);
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 1 QUEUE 60000",
-        r#"[0, "QUEUED", 1, 1, 2]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
     // Two seats are for b and c, and the third is free.
     dialog.expect("SEAT.RESIZE pool 4", "1");
-    waiter.hears(r#"[1, "ACQUIRED", 2, 4]"#);
-    dialog.expect("SEAT.ACQUIRE pool d 4", r#"[1, "ACQUIRED", 3, 4]"#);
-    dialog.expect(
-        "SEAT.ACQUIRE pool e 4",
-        r#"[0, "NO_SEATS_AVAILABLE", 3, 4]"#,
-    );
+    waiter.hears("[1, ACQUIRED, 2, 4]");
+    dialog.expect("SEAT.ACQUIRE pool d 4", "[1, ACQUIRED, 3, 4]");
+    dialog.expect("SEAT.ACQUIRE pool e 4", "[0, NO_SEATS_AVAILABLE, 3, 4]");
 }
 
 #[test]
@@ -149,7 +134,7 @@ fn release_and_revoke_take_a_waiting_session_out() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
     for (command, reply) in [
-        ("SEAT.RELEASE pool b", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.RELEASE pool b", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool b x", "0"),
     ] {
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -173,20 +158,17 @@ fn a_seat_that_was_kept_for_who_leaves_goes_on_in_the_same_unit() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     for (command, reply) in [
-        ("SEAT.RELEASE pool t", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.RELEASE pool t", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool t", "0"),
     ] {
         dialog.acquire("pool", "a", 1, "{}");
-        dialog.expect(
-            "SEAT.ACQUIRE pool t 1 QUEUE 60000",
-            r#"[0, "QUEUED", 1, 1, 1]"#,
-        );
+        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
         dialog.expect("SEAT.POSITION pool b", "2");
         let sent = units(&server, || dialog.expect(command, reply));
         assert_eq!(sent, [["pool LEAVE t", "pool GRANT b 1 T T - 0 0 {}"]]);
-        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
-        dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+        waiter.hears("[1, ACQUIRED, 1, 1]");
+        dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     }
 }

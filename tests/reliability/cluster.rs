@@ -184,7 +184,7 @@ fn blocked_clients_follow(nodes: &[Server], reshard: fn(&Server, &Server, u32)) 
     eventually("both are blocked there", || {
         total(there, "seat_blocked_clients") == 2
     });
-    dialog.expect(&format!("SEAT.RELEASE {name} a"), r#"[1, "RELEASED", 1]"#);
+    dialog.expect(&format!("SEAT.RELEASE {name} a"), "[1, RELEASED, 1]");
     let output = script.wait_with_output().expect("its output");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(

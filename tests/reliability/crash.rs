@@ -128,7 +128,7 @@ impl Moments<'_> {
         let mut waiter = Waiter::of(self.server, &wait);
         self.note();
         let release = format!("SEAT.RELEASE {pool} first");
-        dialog.expect(&release, r#"[1, "RELEASED", 1]"#);
+        dialog.expect(&release, "[1, RELEASED, 1]");
         waiter.is_granted();
         self.note();
     }

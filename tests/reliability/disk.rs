@@ -31,10 +31,7 @@ fn nobody_is_let_in_before(mend: impl FnOnce(&mut Dialog), server: &Server, mut 
 /// A client that waits for the seat of a session whose lease expires soon.
 #[track_caller]
 fn waiter_for_an_expiry(server: &Server) -> Waiter {
-    Dialog::with(server).expect(
-        "SEAT.ACQUIRE pool a 1 PX 3000",
-        r#"[1, "ACQUIRED", 1, 1, 3000]"#,
-    );
+    Dialog::with(server).expect("SEAT.ACQUIRE pool a 1 PX 3000", "[1, ACQUIRED, 1, 1, 3000]");
     Waiter::of(server, "SEAT.ACQUIRE pool b 1 BLOCK 0")
 }
 

@@ -33,7 +33,7 @@ fn filled(server: &Server) -> Dialog {
         for ticket in 0..TICKETS {
             dialog.begins(
                 &format!("SEAT.ACQUIRE pool-{pool} t{ticket} {SESSIONS} QUEUE 80000000"),
-                r#"[0, "QUEUED""#,
+                "[0, QUEUED",
             );
         }
         dialog.expect(&format!("EXPIRE pool-{pool} 80000"), "1");
@@ -142,7 +142,7 @@ fn under_noeviction_a_full_server_keeps_all_and_grants_none() {
         for session in 0..SESSIONS {
             dialog.begins(
                 &format!("SEAT.RELEASE pool-{pool} s{session}"),
-                r#"[1, "RELEASED""#,
+                "[1, RELEASED",
             );
         }
     }

@@ -299,10 +299,10 @@ fn leases_and_tickets_outlive_a_promotion() {
     let mut dialog = Dialog::with(old);
     dialog.expect(
         "SEAT.ACQUIRE pool a 1 EX 3600",
-        r#"[1, "ACQUIRED", 1, 1, 3600000]"#,
+        "[1, ACQUIRED, 1, 1, 3600000]",
     );
     let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool ticket 1 QUEUE 600000", queued);
     let mut blocked = Waiter::of(old, "SEAT.ACQUIRE pool blocked 1 BLOCK 0");
     let mut both = Waiter::of(old, "SEAT.ACQUIRE pool both 1 QUEUE 600000 BLOCK 0");
@@ -321,12 +321,12 @@ fn leases_and_tickets_outlive_a_promotion() {
         dialog.ask("EXISTS brief") == "0"
     });
     let mut again = Waiter::of(new, "SEAT.ACQUIRE pool both 1 QUEUE 600000 BLOCK 0");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     dialog.expect(
         "SEAT.ACQUIRE pool ticket 1 QUEUE 600000",
-        r#"[1, "ACQUIRED", 1, 1]"#,
+        "[1, ACQUIRED, 1, 1]",
     );
-    dialog.expect("SEAT.RELEASE pool ticket", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool ticket", "[1, RELEASED, 1]");
     again.is_granted();
     Dialog::with(&nodes[2]).expect(&format!("REPLICAOF 127.0.0.1 {}", new.port()), "+OK");
     become_alike(&nodes, 1, "after the promotion");
@@ -353,8 +353,8 @@ fn wait_reports_a_grant_that_no_replica_has() {
     dialog.expect("REPLICAOF NO ONE", "+OK");
     // So the seat of `b` is given a second time.
     assert_eq!(dialog.sessions("pool"), ["a"]);
-    dialog.expect("SEAT.ACQUIRE pool c 2", r#"[1, "ACQUIRED", 2, 2]"#);
-    dialog.expect("SEAT.HEARTBEAT pool b", r#"[0, "SESSION_NOT_ACTIVE"]"#);
+    dialog.expect("SEAT.ACQUIRE pool c 2", "[1, ACQUIRED, 2, 2]");
+    dialog.expect("SEAT.HEARTBEAT pool b", "[0, SESSION_NOT_ACTIVE]");
 }
 
 /// Has the server take writes only with a replica, and waits until it knows of one.
@@ -393,7 +393,7 @@ fn with_min_replicas_a_primary_cut_off_soon_stops_granting() {
     let seen: Vec<_> = dialog.sessions("pool");
     assert!(!seen.contains(&"x".to_owned()), "{seen:?}");
     signal(&nodes[2], "CONT");
-    promoted.expect("SEAT.ACQUIRE pool c 2", r#"[1, "ACQUIRED", 2, 2]"#);
+    promoted.expect("SEAT.ACQUIRE pool c 2", "[1, ACQUIRED, 2, 2]");
 }
 
 #[test]
@@ -403,10 +403,7 @@ fn nor_does_it_let_in_those_who_wait_there() {
     primary.wait_for_offset(&replica);
     let mut dialog = Dialog::with(&primary);
     asks_for_a_replica(&primary);
-    dialog.expect(
-        "SEAT.ACQUIRE pool a 1 PX 4000",
-        r#"[1, "ACQUIRED", 1, 1, 4000]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool a 1 PX 4000", "[1, ACQUIRED, 1, 1, 4000]");
     let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     primary.wait_for_offset(&replica);
     let mut promoted = Dialog::with(&replica);

@@ -743,7 +743,7 @@ fn an_audit_sees_what_was_lost_and_what_came_back() {
         }),
         ("a ticket is lost", |dialog| {
             let session = dialog.queue("queued").remove(0);
-            let lost = r#"[0, "SESSION_NOT_FOUND"]"#;
+            let lost = "[0, SESSION_NOT_FOUND]";
             dialog.expect(&format!("SEAT.RELEASE queued {session}"), lost);
         }),
         (

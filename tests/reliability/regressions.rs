@@ -23,7 +23,7 @@ fn a_ticket_of_the_last_number_leaves_some_for_others() {
     for session in ["b", "c"] {
         dialog.begins(
             &format!("SEAT.ACQUIRE other {session} 1 QUEUE 80000000"),
-            r#"[0, "QUEUED""#,
+            "[0, QUEUED",
         );
     }
     primary.wait_for_offset(&replica);
@@ -44,10 +44,10 @@ fn a_key_that_ends_as_the_timer_opens_it_delays_no_other() {
     // Only opening the key drops it, and the timer is the first to do so.
     first.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
     let reply = first.ask_args(&["SEAT.ACQUIRE", "pool", "a", "1", "PX", "100"]);
-    assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1, 100]"#);
+    assert_eq!(reply, "[1, ACQUIRED, 1, 1, 100]");
     first.expect("PEXPIRE pool 20", "1");
     let reply = second.ask_args(&["SEAT.ACQUIRE", "pool", "b", "1", "PX", "300"]);
-    assert_eq!(reply, r#"[1, "ACQUIRED", 1, 1, 300]"#);
+    assert_eq!(reply, "[1, ACQUIRED, 1, 1, 300]");
     eventually("the expired session is taken back", || {
         total(&server, "seat_expired") == 1
     });

@@ -134,7 +134,7 @@ fn a_user_who_is_deleted_while_waiting_leaves_the_queue() {
     let _next = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     admin.expect("ACL DELUSER worker", "1");
     admin.queue_becomes("pool", &["c"]);
-    admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    admin.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     assert_eq!(admin.sessions("pool"), ["c"]);
 }
 
@@ -148,8 +148,8 @@ fn rights_are_checked_on_joining_and_not_again_at_the_grant() {
     worker.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
     admin.queue_becomes("pool", &["b"]);
     admin.expect("ACL SETUSER worker -seat.acquire", "+OK");
-    admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-    worker.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    admin.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    worker.hears("[1, ACQUIRED, 1, 1]");
     worker.begins("SEAT.ACQUIRE pool b 1", "!NOPERM");
 }
 
@@ -168,12 +168,12 @@ fn a_replica_logs_in_as_a_user_without_any_right_to_pools() {
         .start();
     primary.wait_for_offset(&replica);
     admin.acquire("pool", "a", 2, "{}");
-    admin.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    admin.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     primary.wait_for_offset(&replica);
     assert_eq!(replica.digest(), primary.digest());
     // The default user of the replica need not be allowed anything either.
     Dialog::with(&replica).expect("ACL SETUSER default -@all +info +debug", "+OK");
-    admin.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    admin.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     primary.wait_for_offset(&replica);
     assert_eq!(replica.digest(), primary.digest());
 }
@@ -184,7 +184,7 @@ fn whoever_may_release_seats_may_release_anybodys() {
     let mut admin = Dialog::with(&server);
     admin.acquire("pool", "a", 2, "{}");
     user(&mut admin, "~pool -@all +auth +seat.release");
-    login(&server).expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    login(&server).expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
 }
 
 #[test]

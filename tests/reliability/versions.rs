@@ -133,12 +133,12 @@ fn goes_on(server: &Server) {
     let used = dialog.number("SEAT.COUNT leased");
     let wait = format!("SEAT.ACQUIRE leased w {used} BLOCK 0");
     let mut waiter = Waiter::of(server, &wait);
-    dialog.expect("SEAT.RELEASE queued s1", r#"[1, "RELEASED", 2]"#);
+    dialog.expect("SEAT.RELEASE queued s1", "[1, RELEASED, 2]");
     dialog.expect(
         "SEAT.ACQUIRE queued s4 3 QUEUE 600000",
-        r#"[0, "QUEUED", 2, 3, 2]"#,
+        "[0, QUEUED, 2, 3, 2]",
     );
-    dialog.expect("SEAT.ACQUIRE queued s3 3", r#"[1, "ACQUIRED", 3, 3]"#);
+    dialog.expect("SEAT.ACQUIRE queued s3 3", "[1, ACQUIRED, 3, 3]");
     let left_ms = dialog.number("SEAT.PTTL leased s9");
     assert!((3_000_000..=3_609_000).contains(&left_ms), "{left_ms}");
     let resize = format!("SEAT.RESIZE leased {}", used + 1);

@@ -64,7 +64,7 @@ fn a_lost_link_is_made_up_for_without_sending_everything() {
     let full_before = primary.info("stats")["sync_full"].clone();
     Dialog::with(&replica).expect("CLIENT KILL TYPE master", "1");
     dialog.acquire("pool", "b", 9, r#"{"k":1}"#);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     eventually("the replica came back", || {
         primary.info("stats")["sync_partial_ok"] == "1"
     });
@@ -79,20 +79,17 @@ fn a_promoted_replica_goes_on_where_the_primary_stopped() {
     let replica = Server::builder().recording().replica_of(&primary).start();
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 2, "{}");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     dialog.acquire("pool", "b", 2, "{}");
     primary.wait_for_offset(&replica);
     primary.kill9();
     let mut dialog = Dialog::with(&replica);
     dialog.expect("REPLICAOF NO ONE", "+OK");
-    dialog.expect(
-        "SEAT.ACQUIRE pool c 2 {}",
-        r#"[0, "NO_SEATS_AVAILABLE", 2, 2]"#,
-    );
-    dialog.expect("SEAT.ACQUIRE pool a 2 {}", r#"[1, "ALREADY_ACTIVE", 2]"#);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 2]"#);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
-    dialog.expect("SEAT.ACQUIRE pool c 2 {}", r#"[1, "ACQUIRED", 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool c 2 {}", "[0, NO_SEATS_AVAILABLE, 2, 2]");
+    dialog.expect("SEAT.ACQUIRE pool a 2 {}", "[1, ALREADY_ACTIVE, 2]");
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 2]");
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
+    dialog.expect("SEAT.ACQUIRE pool c 2 {}", "[1, ACQUIRED, 2, 2]");
     dialog.begins("SEAT.EFFECT pool FREE released a", "!ERR");
     aof_at_rest(&replica);
     let from_aof = Server::builder().recording().data_of(&replica).start();
@@ -111,13 +108,13 @@ fn a_replica_that_has_diverged_says_so_and_lives_on() {
     primary.wait_for_offset(&replica);
     let mut meddler = Dialog::with(&replica);
     meddler.expect("CONFIG SET replica-read-only no", "+OK");
-    meddler.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
-    meddler.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    meddler.expect("SEAT.RELEASE pool a", "[1, RELEASED, 2]");
+    meddler.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
     meddler.expect("DEL other", "1");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 2]"#);
-    dialog.expect("SEAT.RELEASE other a", r#"[1, "RELEASED", 0]"#);
-    dialog.expect("SEAT.HEARTBEAT pool c", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 2]");
+    dialog.expect("SEAT.RELEASE other a", "[1, RELEASED, 0]");
+    dialog.expect("SEAT.HEARTBEAT pool c", "[1, HEARTBEAT_UPDATED, 1]");
     dialog.acquire("pool", "d", 9, "{}");
     primary.wait_for_offset(&replica);
     assert_eq!(total(&replica, "seat_ignored_effects"), 3);
@@ -142,7 +139,7 @@ fn an_effect_that_meets_another_type_does_not_stop_a_replica() {
     let mut meddler = Dialog::with(&replica);
     meddler.expect("CONFIG SET replica-read-only no", "+OK");
     meddler.expect("SET pool text", "+OK");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     dialog.acquire("another", "a", 9, "{}");
     primary.wait_for_offset(&replica);
     meddler.expect("SEAT.COUNT another", "1");
@@ -162,8 +159,8 @@ fn a_replica_notifies_as_its_primary_does() {
     assert!(reply.contains("psubscribe"), "{reply}");
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 9, "{}");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     for event in ["seat.acquired", "seat.heartbeat", "seat.released", "del"] {
         let message = listener.read();
         assert!(
@@ -204,7 +201,7 @@ fn a_pool_that_is_refilled_at_once_has_no_time_to_live() {
     dialog.expect("EXPIRE pool 5000", "1");
     // The last session goes and the next is granted the seat: to the others that is the end of the
     // key and another key.
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     waiter.is_granted();
     dialog.expect("TTL pool", "-1");
     primary.wait_for_offset(&replica);
@@ -216,6 +213,6 @@ fn a_pool_that_is_refilled_at_once_has_no_time_to_live() {
     // One that does not empty keeps it.
     dialog.expect("EXPIRE pool 5000", "1");
     dialog.acquire("pool", "c", 2, "{}");
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 1]");
     dialog.expect("TTL pool", "5000");
 }

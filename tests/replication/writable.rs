@@ -36,10 +36,10 @@ fn a_promotion_leaves_the_seat_of_a_session_that_was_confirmed() {
     let killed = Waiter::of(&replica, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", killed.id());
     dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
-    dialog.expect("SEAT.ACQUIRE pool b 1", r#"[1, "ALREADY_ACTIVE", 1]"#);
+    dialog.expect("SEAT.ACQUIRE pool b 1", "[1, ALREADY_ACTIVE, 1]");
     dialog.expect("REPLICAOF NO ONE", "+OK");
     // A turn of the timer later.
-    dialog.expect("SEAT.ACQUIRE other x 1 PX 1", r#"[1, "ACQUIRED", 1, 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE other x 1 PX 1", "[1, ACQUIRED, 1, 1, 1]");
     eventually("the timer has run", || dialog.ask("EXISTS other") == "0");
     assert_eq!(dialog.sessions("pool"), ["b"]);
 }
@@ -89,9 +89,9 @@ fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
     dialog.expect(&format!("REPLICAOF 127.0.0.1 {nobody}"), "+OK");
     dialog.expect("REPLICAOF NO ONE", "+OK");
     dialog.expect("CLIENT UNPAUSE", "+OK");
-    dialog.expect("SEAT.ACQUIRE other x 1 PX 1", r#"[1, "ACQUIRED", 1, 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE other x 1 PX 1", "[1, ACQUIRED, 1, 1, 1]");
     eventually("the timer has run", || dialog.ask("EXISTS other") == "0");
     assert_eq!(dialog.sessions("pool"), ["b"]);
-    dialog.expect("SEAT.RELEASE pool b", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool b", "[1, RELEASED, 0]");
     dialog.one_seat_is_free("pool");
 }

@@ -55,7 +55,7 @@ fn a_user_may_have_everything_but_revoke() {
     let mut dialog = Dialog::as_worker(&server, "~* +@all -seat.revoke");
     dialog.forbidden("SEAT.REVOKE pool a");
     dialog.expect("SEAT.COUNT pool", "2");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
 }
 
 #[test]

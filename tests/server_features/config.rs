@@ -74,8 +74,8 @@ fn settings_change_at_run_time() {
     dialog.acquire("pool", "abcd", 100, "{}");
     dialog.expect("CONFIG SET seat.max-session-bytes 3", "+OK");
     dialog.expect("SEAT.ACQUIRE pool abce 100 {}", TOO_LONG);
-    dialog.expect("SEAT.HEARTBEAT pool abcd", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.RELEASE pool abcd", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.HEARTBEAT pool abcd", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.RELEASE pool abcd", "[1, RELEASED, 0]");
     dialog.acquire("pool", "abc", 100, "{}");
     dialog.expect("CONFIG SET seat.max-metadata-bytes 7", "+OK");
     dialog.acquire("pool", "a", 100, r#"{"k":1}"#);
@@ -378,5 +378,5 @@ fn the_module_cannot_be_taken_away_or_loaded_twice() {
     let reply = dialog.ask_args(&["MODULE", "LOAD", path.expect("the module's path")]);
     assert!(reply.starts_with("!ERR"), "{reply}");
     dialog.expect("SEAT.COUNT pool", "1");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
 }

@@ -183,11 +183,11 @@ fn an_effect_without_its_session_is_counted_and_creates_nothing() {
 fn an_aof_piped_by_hand_makes_the_same_data() {
     let (server, mut dialog) = prepared("");
     dialog.acquire("pool", "c", 4, r#"{"k":"ü", "heartbeat_count":5}"#);
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.HEARTBEAT pool c", r#"[1, "HEARTBEAT_UPDATED", 6]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.HEARTBEAT pool c", "[1, HEARTBEAT_UPDATED, 6]");
     dialog.expect("SEAT.REVOKE pool b", "1");
     dialog.acquire("gone", "x", 1, "{}");
-    dialog.expect("SEAT.RELEASE gone x", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE gone x", "[1, RELEASED, 0]");
     dialog.expect("SELECT 3", "+OK");
     dialog.acquire("pool", "d", 1, "{}");
     let other = Server::builder()

@@ -121,7 +121,7 @@ fn grants_less_freed_seats_are_the_seats_in_use() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 3, "{}");
     dialog.acquire("pool", "b", 3, "{}");
-    dialog.begins("SEAT.ACQUIRE pool c 3 PX 1", r#"[1, "ACQUIRED""#);
+    dialog.begins("SEAT.ACQUIRE pool c 3 PX 1", "[1, ACQUIRED");
     eventually("the lease has expired", || {
         total(&server, "seat_expired") == 1
     });

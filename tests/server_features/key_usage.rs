@@ -39,7 +39,7 @@ fn fill(dialog: &mut Dialog) {
     dialog.expect("RPUSH list x", "1");
     dialog.expect(
         "SEAT.ACQUIRE pool a 9 EX 5000",
-        r#"[1, "ACQUIRED", 1, 9, 5000000]"#,
+        "[1, ACQUIRED, 1, 9, 5000000]",
     );
 }
 
@@ -263,7 +263,7 @@ fn time_is_no_use(server: &Server) {
     dialog.ask("SEAT.ACQUIRE pool c 1 QUEUE 20");
     let mut waiter = Waiter::of(server, "SEAT.ACQUIRE pool d 1 BLOCK 50");
     let (used, looked) = (freq(&mut dialog, "pool"), lookups(server));
-    waiter.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    waiter.hears("[0, NO_SEATS_AVAILABLE, 1, 1]");
     eventually("lease and ticket are gone", || {
         total(server, "seat_expired") == 1 && total(server, "seat_tickets") == 0
     });

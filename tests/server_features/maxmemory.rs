@@ -32,20 +32,17 @@ fn only_a_grant_is_refused() {
         assert_eq!(Traces::of(&server), before, "{command}");
     }
     for (command, reply) in [
-        (
-            "SEAT.ACQUIRE pool e 4 {}",
-            r#"[0, "NO_SEATS_AVAILABLE", 4, 4]"#,
-        ),
-        ("SEAT.ACQUIRE pool a 9 {}", r#"[1, "ALREADY_ACTIVE", 4]"#),
+        ("SEAT.ACQUIRE pool e 4 {}", "[0, NO_SEATS_AVAILABLE, 4, 4]"),
+        ("SEAT.ACQUIRE pool a 9 {}", "[1, ALREADY_ACTIVE, 4]"),
         (
             "SEAT.ACQUIRE pool e 9 nonsense",
             "!ERR metadata must be a JSON object (RFC 8259, UTF-8)",
         ),
-        ("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#),
-        ("SEAT.HEARTBEAT pool e", r#"[0, "SESSION_NOT_ACTIVE"]"#),
+        ("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]"),
+        ("SEAT.HEARTBEAT pool e", "[0, SESSION_NOT_ACTIVE]"),
         ("SEAT.COUNT pool", "4"),
-        ("SEAT.RELEASE pool a", r#"[1, "RELEASED", 3]"#),
-        ("SEAT.RELEASE pool a", r#"[0, "SESSION_NOT_FOUND"]"#),
+        ("SEAT.RELEASE pool a", "[1, RELEASED, 3]"),
+        ("SEAT.RELEASE pool a", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool b", "1"),
         ("SEAT.CLEANUP pool", "[0, 2]"),
         ("SEAT.SESSIONS missing", "[]"),
@@ -80,10 +77,10 @@ fn in_a_transaction_the_rest_of_it_goes_through() {
     fill_memory(&server);
     let expected = [
         OOM,
-        r#"[0, "NO_SEATS_AVAILABLE", 4, 4]"#,
-        r#"[1, "ALREADY_ACTIVE", 4]"#,
-        r#"[1, "HEARTBEAT_UPDATED", 1]"#,
-        r#"[1, "RELEASED", 3]"#,
+        "[0, NO_SEATS_AVAILABLE, 4, 4]",
+        "[1, ALREADY_ACTIVE, 4]",
+        "[1, HEARTBEAT_UPDATED, 1]",
+        "[1, RELEASED, 3]",
         "1",
         "2",
     ];
@@ -104,17 +101,11 @@ fn in_a_script_the_rest_of_it_goes_through() {
     for (call, reply) in [
         (
             "'SEAT.ACQUIRE', 'pool', 'e', '4'",
-            r#"[0, "NO_SEATS_AVAILABLE", 4, 4]"#,
+            "[0, NO_SEATS_AVAILABLE, 4, 4]",
         ),
-        (
-            "'SEAT.ACQUIRE', 'pool', 'a', '9'",
-            r#"[1, "ALREADY_ACTIVE", 4]"#,
-        ),
-        (
-            "'SEAT.HEARTBEAT', 'pool', 'a'",
-            r#"[1, "HEARTBEAT_UPDATED", 1]"#,
-        ),
-        ("'SEAT.RELEASE', 'pool', 'a'", r#"[1, "RELEASED", 3]"#),
+        ("'SEAT.ACQUIRE', 'pool', 'a', '9'", "[1, ALREADY_ACTIVE, 4]"),
+        ("'SEAT.HEARTBEAT', 'pool', 'a'", "[1, HEARTBEAT_UPDATED, 1]"),
+        ("'SEAT.RELEASE', 'pool', 'a'", "[1, RELEASED, 3]"),
         ("'SEAT.REVOKE', 'pool', 'b'", "1"),
         ("'SEAT.COUNT', 'pool'", "2"),
     ] {
@@ -145,7 +136,7 @@ fn a_full_replica_follows_its_primary() {
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 9, "{}");
     dialog.acquire("pool", "b", 9, "{}");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     primary.wait_for_offset(&replica);
     assert_eq!(primary.digest(), replica.digest());
 }
@@ -159,11 +150,8 @@ fn leave_a_megabyte(server: &Server) {
 
 /// What a SET would be answered here is what these are answered.
 const GROWTH: [(&str, &str); 3] = [
-    ("SEAT.ACQUIRE pool e 9 {}", r#"[1, "ACQUIRED", 5, 9]"#),
-    (
-        "SEAT.ACQUIRE pool e 1 QUEUE 1000",
-        r#"[0, "QUEUED", 4, 1, 1]"#,
-    ),
+    ("SEAT.ACQUIRE pool e 9 {}", "[1, ACQUIRED, 5, 9]"),
+    ("SEAT.ACQUIRE pool e 1 QUEUE 1000", "[0, QUEUED, 4, 1, 1]"),
     ("SEAT.EXPORT pool sessions metadata", "4"),
 ];
 
@@ -257,7 +245,7 @@ fn a_script_that_may_run_out_of_memory_is_granted_seats() {
             assert!(run("EVAL", &plain, "h").contains("OOM "), "{how}");
             assert_eq!(
                 run(how, script, session),
-                format!(r#"[1, "ACQUIRED", {used}, 9]"#),
+                format!("[1, ACQUIRED, {used}, 9]"),
                 "{policy} {how}"
             );
         }
@@ -266,7 +254,7 @@ fn a_script_that_may_run_out_of_memory_is_granted_seats() {
         dialog.expect("MULTI", "+OK");
         dialog.expect("FCALL f 1 SEAT.ACQUIRE pool h 9 {}", "+QUEUED");
         fill_memory(&server);
-        dialog.expect("EXEC", r#"[[1, "ACQUIRED", 8, 9]]"#);
+        dialog.expect("EXEC", "[[1, ACQUIRED, 8, 9]]");
     }
 }
 
@@ -297,7 +285,7 @@ fn while_eviction_makes_room_only_what_a_set_would_is_refused() {
         dialog.expect(&format!("SET set-{round} {value}"), "+OK");
         dialog.begins(
             &format!("SEAT.ACQUIRE pool-{round} a 9 {{}}"),
-            r#"[1, "ACQUIRED""#,
+            "[1, ACQUIRED",
         );
     }
     // In a transaction the server looks once, before it; what its first command takes is evicted
@@ -333,8 +321,8 @@ fn a_policy_with_nothing_to_evict_refuses_like_noeviction() {
     ] {
         dialog.expect(command, OOM);
     }
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_change_of_ones_own_before_exec_counts_too() {
     let (server, _) = prepared();
     let mut dialog = Dialog::with(&server);
     dialog.expect("WATCH pool", "+OK");
-    dialog.expect("SEAT.HEARTBEAT pool a", r#"[1, "HEARTBEAT_UPDATED", 1]"#);
+    dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     dialog.expect("MULTI", "+OK");
     dialog.expect("SEAT.RELEASE pool a", "+QUEUED");
     dialog.expect("EXEC", "nil array");
@@ -229,21 +229,21 @@ fn a_ticket_and_a_grant_from_the_queue_disturb_as_any_change() {
     for ask in ["", " BLOCK 1"] {
         let before = onlooker(&server);
         let reply = other.ask(&format!("SEAT.ACQUIRE pool c 2 QUEUE 60000{ask}"));
-        assert_eq!(reply, r#"[0, "QUEUED", 2, 2, 1]"#);
+        assert_eq!(reply, "[0, QUEUED, 2, 2, 1]");
         assert!(is_disturbed(before), "the ticket of {ask:?}");
         let before = onlooker(&server);
         other.expect("SEAT.REVOKE pool c", "0");
         assert!(is_disturbed(before), "the end of a ticket");
     }
     let reply = other.ask("SEAT.ACQUIRE pool c 2 QUEUE 200");
-    assert_eq!(reply, r#"[0, "QUEUED", 2, 2, 1]"#);
+    assert_eq!(reply, "[0, QUEUED, 2, 2, 1]");
     let before = onlooker(&server);
     eventually("the ticket is lost", || total(&server, "seat_tickets") == 0);
     assert!(is_disturbed(before), "the loss of a ticket");
 
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 0");
     let before = onlooker(&server);
-    other.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 2]"#);
+    other.expect("SEAT.RELEASE pool a", "[1, RELEASED, 2]");
     waiter.is_granted();
     assert!(is_disturbed(before), "a grant");
 }

@@ -1,9 +1,10 @@
-//! A conversation with a server in a notation that a person reads, and that still tells every kind
-//! of reply apart.
+//! A conversation with a server in a notation that a person reads, and in which each kind of reply
+//! is distinct.
 //!
-//! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `+OK` a status,
-//! `!ERR ...` an error, `[..]` an array, `{k: v}` a RESP3 map, `nil` RESP2's null and `null`
-//! RESP3's.
+//! `1` is an integer, `"x"` a bulk string (bytes outside printable ASCII escaped), `QUEUED` one of
+//! capital letters and underscores alone, `+OK` a status, `!ERR ...` an error, `[..]` an array,
+//! `{k: v}` a RESP3 map, `nil` RESP2's null and `null` RESP3's. So a reply is written as the
+//! documentation names it: `[1, ACQUIRED, 1, 2]`.
 
 use super::stream::escaped;
 use super::{Builder, Server, Wire, eventually};
@@ -147,10 +148,7 @@ impl Dialog {
     pub fn acquire(&mut self, key: &str, session: &str, seats: i64, metadata: &str) {
         let seats = seats.to_string();
         let reply = self.ask_args(&["SEAT.ACQUIRE", key, session, &seats, metadata]);
-        assert!(
-            reply.starts_with(r#"[1, "ACQUIRED", "#),
-            "{session}: {reply}"
-        );
+        assert!(reply.starts_with("[1, ACQUIRED, "), "{session}: {reply}");
     }
 
     /// Sends without waiting.
@@ -197,7 +195,7 @@ impl Dialog {
     #[track_caller]
     pub fn is_granted(&mut self) {
         let reply = self.read();
-        assert!(reply.starts_with(r#"[1, "ACQUIRED", "#), "{reply}");
+        assert!(reply.starts_with("[1, ACQUIRED, "), "{reply}");
     }
 
     /// The next keyspace event that a subscriber of a pattern hears: its name or key, and its key
@@ -272,11 +270,8 @@ impl Dialog {
     #[track_caller]
     pub fn one_seat_is_free(&mut self, key: &str) {
         assert_eq!(self.queue(key), [""; 0]);
-        self.expect(
-            &format!("SEAT.ACQUIRE {key} last 1"),
-            r#"[1, "ACQUIRED", 1, 1]"#,
-        );
-        self.expect(&format!("SEAT.RELEASE {key} last"), r#"[1, "RELEASED", 0]"#);
+        self.expect(&format!("SEAT.ACQUIRE {key} last 1"), "[1, ACQUIRED, 1, 1]");
+        self.expect(&format!("SEAT.RELEASE {key} last"), "[1, RELEASED, 0]");
         self.expect(&format!("EXISTS {key}"), "0");
     }
 
@@ -394,7 +389,13 @@ fn render(rest: &mut &[u8]) -> String {
             Some(length) => {
                 let (payload, after) = rest.split_at(length);
                 *rest = &after[2..];
-                format!("\"{}\"", escaped(payload))
+                let is_word = payload
+                    .iter()
+                    .all(|&byte| byte.is_ascii_uppercase() || byte == b'_');
+                match escaped(payload) {
+                    word if is_word && !word.is_empty() => word,
+                    text => format!("\"{text}\""),
+                }
             }
         },
         b'*' => match length() {

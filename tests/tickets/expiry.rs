@@ -19,11 +19,11 @@ fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
     let sent = units(&server, || {
         dialog.acquire("pool", "a", 1, "{}");
         let joined_ms = now_ms();
-        let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+        let queued = "[0, QUEUED, 1, 1, 1]";
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 500", queued);
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
-        waiter.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+        waiter.hears("[1, ACQUIRED, 1, 1]");
         assert!(now_ms() - joined_ms >= 500);
     });
     let expected = [
@@ -35,10 +35,7 @@ fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
     assert_eq!(sent, expected);
     dialog.expect("SEAT.POSITION pool t", "nil");
     // Whoever comes back later joins anew.
-    assert_eq!(
-        poll(&mut dialog, "pool", "t", 1),
-        r#"[0, "QUEUED", 1, 1, 1]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t", 1), "[0, QUEUED, 1, 1, 1]");
 }
 
 #[test]
@@ -46,52 +43,37 @@ fn its_seat_is_kept_for_the_ticket_behind_it() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    dialog.expect(
-        "SEAT.ACQUIRE pool t1 1 QUEUE 200",
-        r#"[0, "QUEUED", 1, 1, 1]"#,
-    );
+    dialog.expect("SEAT.ACQUIRE pool t1 1 QUEUE 200", "[0, QUEUED, 1, 1, 1]");
     let second = poll(&mut dialog, "pool", "t2", 1);
     assert!(second.contains("QUEUED"), "{second}");
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     eventually("t1 is lost", || has_left(&server, "t1"));
     assert_eq!(dialog.queue("pool"), ["t2"]);
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
-    assert_eq!(
-        poll(&mut dialog, "pool", "t1", 1),
-        r#"[0, "QUEUED", 0, 1, 2]"#
-    );
-    assert_eq!(
-        poll(&mut dialog, "pool", "t2", 1),
-        r#"[1, "ACQUIRED", 1, 1]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t1", 1), "[0, QUEUED, 0, 1, 2]");
+    assert_eq!(poll(&mut dialog, "pool", "t2", 1), "[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
 fn a_ticket_is_lost_for_every_command_from_its_deadline_on() {
     let (_server, mut dialog) = Server::scene();
     dialog.acquire("pool", "a", 1, "{}");
-    let second = r#"[0, "QUEUED", 1, 1, 2]"#;
+    let second = "[0, QUEUED, 1, 1, 2]";
     dialog.expect("MULTI", "+OK");
     let steps = [
-        (
-            "SEAT.ACQUIRE pool t1 1 QUEUE 30",
-            r#"[0, "QUEUED", 1, 1, 1]"#,
-        ),
+        ("SEAT.ACQUIRE pool t1 1 QUEUE 30", "[0, QUEUED, 1, 1, 1]"),
         ("SEAT.ACQUIRE pool t2 1 QUEUE 600000", second),
-        ("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#),
+        ("SEAT.RELEASE pool a", "[1, RELEASED, 0]"),
         // No timer runs within a transaction.
         ("DEBUG SLEEP 0.05", "+OK"),
         ("SEAT.POSITION pool t1", "nil"),
         ("SEAT.POSITION pool t2", "1"),
-        (
-            "SEAT.ACQUIRE pool n 1",
-            r#"[0, "NO_SEATS_AVAILABLE", 0, 1]"#,
-        ),
+        ("SEAT.ACQUIRE pool n 1", "[0, NO_SEATS_AVAILABLE, 0, 1]"),
         (
             "SEAT.ACQUIRE pool t1 1 QUEUE 600000",
-            r#"[0, "QUEUED", 0, 1, 2]"#,
+            "[0, QUEUED, 0, 1, 2]",
         ),
-        ("SEAT.ACQUIRE pool t2 1", r#"[1, "ACQUIRED", 1, 1]"#),
+        ("SEAT.ACQUIRE pool t2 1", "[1, ACQUIRED, 1, 1]"),
         ("SEAT.POSITION pool t1", "1"),
     ];
     for (command, _) in steps {
@@ -106,7 +88,7 @@ fn polls_put_the_loss_off() {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     eventually("it has waited longer than a ticket lasts", || {
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1000", queued);
         dialog.queue_with_times("pool")[0].1 > 1100
@@ -125,7 +107,7 @@ fn many_tickets_lost_at_once_remove_the_pool() {
         dialog.send(&format!("SEAT.ACQUIRE pool t{n} 0 QUEUE 300"));
     }
     for n in 1..=1000 {
-        assert_eq!(dialog.read(), format!(r#"[0, "QUEUED", 0, 0, {n}]"#));
+        assert_eq!(dialog.read(), format!("[0, QUEUED, 0, 0, {n}]"));
     }
     eventually("all are lost", || dialog.ask("EXISTS pool") == "0");
     assert_eq!(crate::support::total(&server, "seat_left"), 1000);

@@ -5,14 +5,14 @@ use super::poll;
 use crate::queue::recording;
 use crate::support::{Dialog, Server, Waiter, eventually, total, units};
 
-const SECOND: &str = r#"[0, "QUEUED", 1, 1, 2]"#;
+const SECOND: &str = "[0, QUEUED, 1, 1, 2]";
 
 /// `a` holds the only seat, and `t` is first in line.
 fn prepared() -> (Server, Dialog) {
     let server = recording();
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     assert_eq!(poll(&mut dialog, "pool", "t", 1), queued);
     (server, dialog)
 }
@@ -37,7 +37,7 @@ fn the_position_outlives_the_time_out() {
     assert_eq!(dialog.pool_info("pool", "kept"), 1);
     client.expect(
         "SEAT.ACQUIRE pool l 1 QUEUE 600000 BLOCK 0",
-        r#"[1, "ACQUIRED", 1, 1]"#,
+        "[1, ACQUIRED, 1, 1]",
     );
     assert_eq!(dialog.queue("pool"), ["z"]);
 }
@@ -49,8 +49,8 @@ fn a_grant_comes_while_it_is_blocked() {
     let mut client = Waiter::of(&server, command);
     dialog.expect("SEAT.REVOKE pool t", "0");
     let sent = units(&server, || {
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
-        client.hears(r#"[1, "ACQUIRED", 1, 1, 70000]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+        client.hears("[1, ACQUIRED, 1, 1, 70000]");
     });
     let unit = [
         "pool FREE released a",
@@ -86,7 +86,7 @@ fn the_position_outlives_the_connection() {
     });
     assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
     dialog.expect("SEAT.REVOKE pool t a", "1");
-    client.hears(r#"[1, "ACQUIRED", 1, 1]"#);
+    client.hears("[1, ACQUIRED, 1, 1]");
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn a_call_without_queue_has_a_position_only_while_blocked() {
     });
     assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
     dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
-    client.hears(r#"[0, "NO_SEATS_AVAILABLE", 1, 1]"#);
+    client.hears("[0, NO_SEATS_AVAILABLE, 1, 1]");
     assert_eq!(dialog.queue("pool"), ["t", "z"]);
-    let joined_anew = r#"[0, "QUEUED", 1, 1, 3]"#;
+    let joined_anew = "[0, QUEUED, 1, 1, 3]";
     assert_eq!(poll(&mut dialog, "pool", "l", 1), joined_anew);
 }
 
@@ -151,12 +151,12 @@ fn a_call_without_queue_has_a_position_only_while_blocked() {
 fn a_call_without_queue_may_give_up_the_pools_last_ticket() {
     let mut server = recording();
     let mut dialog = Dialog::with(&server);
-    let queued = r#"[0, "QUEUED", 0, 0, 1]"#;
+    let queued = "[0, QUEUED, 0, 0, 1]";
     assert_eq!(poll(&mut dialog, "pool", "l", 0), queued);
     let sent = units(&server, || {
         dialog.expect(
             "SEAT.ACQUIRE pool l -1 BLOCK 20",
-            r#"[0, "NO_SEATS_AVAILABLE", 0, -1]"#,
+            "[0, NO_SEATS_AVAILABLE, 0, -1]",
         );
     });
     assert_eq!(sent, [["pool LEAVE l"]]);

@@ -12,16 +12,16 @@ fn fill(dialog: &mut Dialog) {
     dialog.acquire("pool", "h", 2, r#"{"k":1}"#);
     for session in ["t1", "t2", "t3", "t2"] {
         let reply = poll(dialog, "pool", session, 2);
-        assert!(reply.starts_with(r#"[0, "QUEUED", 2, 2"#), "{reply}");
+        assert!(reply.starts_with("[0, QUEUED, 2, 2"), "{reply}");
     }
-    dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 1]"#);
+    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
 }
 
 #[track_caller]
 fn is_as_before(dialog: &mut Dialog, key: &str, context: &str) {
     assert_eq!(dialog.queue(key), ["t1", "t2", "t3"], "{context}");
     assert_eq!(dialog.pool_info(key, "kept"), 1, "{context}");
-    let denied = r#"[0, "NO_SEATS_AVAILABLE", 1, 2]"#;
+    let denied = "[0, NO_SEATS_AVAILABLE, 1, 2]";
     dialog.expect(&format!("SEAT.ACQUIRE {key} n 2"), denied);
 }
 
@@ -29,13 +29,13 @@ fn is_as_before(dialog: &mut Dialog, key: &str, context: &str) {
 #[track_caller]
 fn goes_on(dialog: &mut Dialog, key: &str) {
     is_as_before(dialog, key, "before it goes on");
-    assert_eq!(poll(dialog, key, "new", 2), r#"[0, "QUEUED", 1, 2, 4]"#);
-    assert_eq!(poll(dialog, key, "t3", 2), r#"[0, "QUEUED", 1, 2, 3]"#);
-    assert_eq!(poll(dialog, key, "t2", 2), r#"[0, "QUEUED", 1, 2, 2]"#);
-    assert_eq!(poll(dialog, key, "t1", 2), r#"[1, "ACQUIRED", 2, 2]"#);
-    dialog.expect(&format!("SEAT.RELEASE {key} h"), r#"[1, "RELEASED", 1]"#);
-    assert_eq!(poll(dialog, key, "new", 2), r#"[0, "QUEUED", 1, 2, 3]"#);
-    assert_eq!(poll(dialog, key, "t2", 2), r#"[1, "ACQUIRED", 2, 2]"#);
+    assert_eq!(poll(dialog, key, "new", 2), "[0, QUEUED, 1, 2, 4]");
+    assert_eq!(poll(dialog, key, "t3", 2), "[0, QUEUED, 1, 2, 3]");
+    assert_eq!(poll(dialog, key, "t2", 2), "[0, QUEUED, 1, 2, 2]");
+    assert_eq!(poll(dialog, key, "t1", 2), "[1, ACQUIRED, 2, 2]");
+    dialog.expect(&format!("SEAT.RELEASE {key} h"), "[1, RELEASED, 1]");
+    assert_eq!(poll(dialog, key, "new", 2), "[0, QUEUED, 1, 2, 3]");
+    assert_eq!(poll(dialog, key, "t2", 2), "[1, ACQUIRED, 2, 2]");
     assert_eq!(dialog.queue(key), ["t3", "new"]);
 }
 
@@ -124,15 +124,15 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
     for (how, key, builder, happen) in moves {
         let (mut server, mut dialog) = builder.scene();
         dialog.acquire("pool", "a", 1, "{}");
-        let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+        let queued = "[0, QUEUED, 1, 1, 1]";
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 800", queued);
         happen(&mut server, &mut dialog);
         dialog.expect(&format!("SEAT.POSITION {key} t"), "1");
         let command = format!("SEAT.ACQUIRE {key} b 1 BLOCK 0");
         let mut waiter = Waiter::of(&server, &command);
-        let released = r#"[1, "RELEASED", 0]"#;
+        let released = "[1, RELEASED, 0]";
         dialog.expect(&format!("SEAT.RELEASE {key} a"), released);
-        assert_eq!(waiter.read(), r#"[1, "ACQUIRED", 1, 1]"#, "{how}");
+        assert_eq!(waiter.read(), "[1, ACQUIRED, 1, 1]", "{how}");
         dialog.expect(&format!("SEAT.POSITION {key} t"), "nil");
     }
 }
@@ -148,10 +148,10 @@ fn a_long_poll_at_a_crash_keeps_its_ticket_for_its_time() {
         server.kill9();
         server.restart();
         let mut dialog = Dialog::with(&server);
-        dialog.expect("SEAT.RELEASE pool a", r#"[1, "RELEASED", 0]"#);
+        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
         let mut next = Dialog::with(&server);
         next.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
-        assert_eq!(next.read(), r#"[1, "ACQUIRED", 1, 1]"#, "{timeout_ms}");
+        assert_eq!(next.read(), "[1, ACQUIRED, 1, 1]", "{timeout_ms}");
     }
 }
 
@@ -160,7 +160,7 @@ fn a_replica_shows_the_tickets_and_takes_over_with_them() {
     let primary = Server::builder().tcp().start();
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("before", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     assert_eq!(poll(&mut dialog, "before", "t", 1), queued);
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
@@ -193,10 +193,7 @@ fn a_replica_shows_the_tickets_and_takes_over_with_them() {
 
     reader.expect("REPLICAOF NO ONE", "+OK");
     goes_on(&mut reader, "pool");
-    assert_eq!(
-        poll(&mut reader, "before", "u", 1),
-        r#"[0, "QUEUED", 1, 1, 2]"#
-    );
+    assert_eq!(poll(&mut reader, "before", "u", 1), "[0, QUEUED, 1, 1, 2]");
     assert_eq!(total(&replica, "seat_ignored_effects"), 0);
 }
 
@@ -207,7 +204,7 @@ fn a_replica_goes_by_its_own_clock_and_removes_nothing() {
     primary.wait_for_offset(&replica);
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = r#"[0, "QUEUED", 1, 1, 1]"#;
+    let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1500", queued);
     let second = poll(&mut dialog, "pool", "u", 1);
     assert!(second.contains("QUEUED"), "{second}");
@@ -250,18 +247,15 @@ fn primary_and_replica_agree_after_all_that_a_queue_does() {
     same(&mut dialog);
     dialog.expect("SEAT.REVOKE pool t2 t3", "0");
     same(&mut dialog);
-    assert_eq!(
-        poll(&mut dialog, "pool", "t1", 2),
-        r#"[1, "ACQUIRED", 2, 2]"#
-    );
+    assert_eq!(poll(&mut dialog, "pool", "t1", 2), "[1, ACQUIRED, 2, 2]");
     same(&mut dialog);
-    dialog.expect("SEAT.RELEASE pool h", r#"[1, "RELEASED", 2]"#);
-    b.hears(r#"[1, "ACQUIRED", 2, 2, 60000]"#);
+    dialog.expect("SEAT.RELEASE pool h", "[1, RELEASED, 2]");
+    b.hears("[1, ACQUIRED, 2, 2, 60000]");
     same(&mut dialog);
-    let queued = r#"[0, "QUEUED", 2, 2, 1]"#;
+    let queued = "[0, QUEUED, 2, 2, 1]";
     dialog.expect(&format!("CLIENT UNBLOCK {l_id} TIMEOUT"), "1");
     l.hears(queued);
-    dialog.expect("SEAT.ACQUIRE pool u 2 QUEUE 1", r#"[0, "QUEUED", 2, 2, 2]"#);
+    dialog.expect("SEAT.ACQUIRE pool u 2 QUEUE 1", "[0, QUEUED, 2, 2, 2]");
     eventually("u is lost", || total(&primary, "seat_left") == 3);
     same(&mut dialog);
     dialog.expect("SEAT.RESIZE pool 7", "0");
@@ -302,9 +296,9 @@ fn info_counts_the_tickets_of_all_pools_however_they_come_and_go() {
     }
     expect(&server, 3);
     dialog.expect("COPY pool other", "1");
-    dialog.expect("SEAT.RELEASE pool s", r#"[0, "SESSION_NOT_FOUND"]"#);
+    dialog.expect("SEAT.RELEASE pool s", "[0, SESSION_NOT_FOUND]");
     expect(&server, 5);
-    dialog.expect("SEAT.ACQUIRE other s 1", r#"[1, "ACQUIRED", 1, 1]"#);
+    dialog.expect("SEAT.ACQUIRE other s 1", "[1, ACQUIRED, 1, 1]");
     expect(&server, 4);
     dialog.expect("DEBUG RELOAD", "+OK");
     expect(&server, 4);
