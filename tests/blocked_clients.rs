@@ -12,14 +12,7 @@ pub mod python;
 mod stress;
 mod wait_ends;
 
-use crate::support::{Builder, Dialog, Server, Waiter};
-
-/// A server on which `a` holds the only seat of `pool`.
-fn full_pool(builder: Builder) -> (Server, Dialog) {
-    let (server, mut dialog) = builder.scene();
-    dialog.acquire("pool", "a", 1, "{}");
-    (server, dialog)
-}
+use crate::support::{Server, Waiter};
 
 /// `b` and `c`, blocked in this order for a seat of `pool`.
 #[track_caller]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::support::{
-    Builder, Dialog, Server, Waiter, eventually, now_ms, total, wait_for_reclaim,
+    Builder, Dialog, Events, Server, Waiter, eventually, now_ms, total, wait_for_reclaim,
 };
 
 const HOUR: i64 = 3600;
@@ -109,9 +109,7 @@ fn forward_all_expire_and_the_timer_notices_by_itself() {
     const STEPS: usize = 4;
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
-    let mut events = Dialog::with(&server);
-    events.ask("CONFIG SET notify-keyspace-events Ed");
-    events.ask("PSUBSCRIBE *:seat.expired");
+    let mut events = Events::matching(&server, "Ed", "*:seat.expired");
     let mut noticed = Vec::new();
     for step in 1..=STEPS as i64 {
         let mut dialog = Dialog::with(&server);
@@ -122,7 +120,7 @@ fn forward_all_expire_and_the_timer_notices_by_itself() {
         let stepped = Instant::now();
         clock.set_ahead_by(step * (HOUR + 1));
         // Nobody sends anything until the event is there.
-        events.read();
+        events.next();
         noticed.push(stepped.elapsed());
         assert_ahead(&mut Dialog::with(&server), step * (HOUR + 1));
     }
@@ -143,8 +141,7 @@ fn forward_all_expire_and_the_timer_notices_by_itself() {
 #[test]
 fn a_step_of_the_clock_is_no_absence() {
     let clock = Clock::ahead_by(0);
-    let server = clock.of(Server::builder()).shipped_grace().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = clock.of(Server::builder()).shipped_grace().scene();
     dialog.ask("SEAT.ACQUIRE pool a 9 EX 600");
     dialog.ask("SEAT.ACQUIRE pool b 9 EX 7200");
     clock.step_ahead_to(HOUR, &mut dialog);
@@ -173,8 +170,7 @@ fn a_floor_does_not_outlast_its_length_when_the_clock_steps_back() {
 #[test]
 fn forward_by_less_than_the_lease_takes_that_much_of_it() {
     let clock = Clock::ahead_by(0);
-    let server = clock.of(Server::builder()).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = clock.of(Server::builder()).scene();
     dialog.ask("SEAT.ACQUIRE pool a 9 EX 7200");
     clock.step_ahead_to(HOUR, &mut dialog);
     let left_ms = dialog.number("SEAT.PTTL pool a");
@@ -196,8 +192,7 @@ fn forward_by_less_than_the_lease_takes_that_much_of_it() {
 #[test]
 fn every_command_sees_a_step_at_once() {
     let clock = Clock::ahead_by(0);
-    let server = clock.of(Server::builder()).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = clock.of(Server::builder()).scene();
     dialog.ask(&format!("SEAT.ACQUIRE pool a 1 EX {HOUR}"));
     // So that the session stays while it is looked at. The pause goes by the same clock.
     dialog.ask(&format!("CLIENT PAUSE {} WRITE", 10 * HOUR_MS));
@@ -217,11 +212,10 @@ fn every_command_sees_a_step_at_once() {
 #[test]
 fn what_a_command_decides_and_says_is_of_one_moment() {
     let clock = Clock::ahead_by(0);
-    let server = clock
+    let (server, mut dialog) = clock
         .of(Server::builder())
         .env("SEAT_TEST_HURRY", "1000")
-        .start();
-    let mut dialog = Dialog::with(&server);
+        .scene();
     for lease_ms in 1..=60 {
         let pool = format!("pool:{lease_ms}");
         for holder in ["a", "b", "c"] {
@@ -247,8 +241,7 @@ fn what_a_command_decides_and_says_is_of_one_moment() {
 #[test]
 fn backward_all_last_longer_and_still_end() {
     let clock = Clock::ahead_by(0);
-    let server = clock.of(Server::builder()).start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = clock.of(Server::builder()).scene();
     dialog.ask("SEAT.ACQUIRE pool a 9 PX 400");
     clock.step_ahead_to(-HOUR, &mut dialog);
     let left_ms = dialog.number("SEAT.PTTL pool a");
@@ -286,8 +279,7 @@ fn a_restart_keeps_the_deadline_whatever_the_clock_did_meanwhile() {
         ("save 3600 1", HOUR),
     ] {
         clock.set_ahead_by(0);
-        let mut server = clock.of(Server::builder()).config(configuration).start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = clock.of(Server::builder()).config(configuration).scene();
         dialog.ask("SEAT.ACQUIRE pool a 9 EX 7200");
         let deadline_ms = dialog.pool_info("pool", "next_deadline_ms");
         server.shutdown();
@@ -305,8 +297,7 @@ fn a_restart_keeps_the_deadline_whatever_the_clock_did_meanwhile() {
 fn a_lease_that_a_restart_finds_over_is_loaded_and_reclaimed() {
     for configuration in ["save 3600 1", "appendonly yes"] {
         let clock = Clock::ahead_by(0);
-        let mut server = clock.of(Server::builder()).config(configuration).start();
-        let mut dialog = Dialog::with(&server);
+        let (mut server, mut dialog) = clock.of(Server::builder()).config(configuration).scene();
         dialog.ask(&format!("SEAT.ACQUIRE pool a 9 EX {HOUR}"));
         dialog.ask("SEAT.ACQUIRE pool b 9");
         server.shutdown();
@@ -339,7 +330,7 @@ fn a_replica_ahead_shows_an_expiry_early_and_reclaims_nothing() {
         assert!(beat.starts_with("[1, HEARTBEAT_UPDATED"), "{beat}");
     }
     let watched = Instant::now();
-    eventually("some beats of the replica's cron", || {
+    eventually("some turns of the replica's cron", || {
         watched.elapsed() > Duration::from_millis(400)
     });
     ahead.expect("EXISTS pool", "1");
@@ -348,8 +339,7 @@ fn a_replica_ahead_shows_an_expiry_early_and_reclaims_nothing() {
     // A release of what has expired there arrives like any other.
     dialog.ask("SEAT.RELEASE pool a");
     dialog.ask("SEAT.ACQUIRE pool c 9 EX 600");
-    primary.wait_for_offset(&replica);
-    assert_eq!(primary.digest(), replica.digest());
+    primary.replica_agrees(&replica);
     assert_eq!(total(&replica, "seat_ignored_effects"), 0);
     // Once it is the primary, its clock is the one that counts.
     primary.kill9();

@@ -22,7 +22,7 @@ fn json_of(dialog: &mut Dialog, key: &str, session: &str) -> Value {
 }
 
 #[test]
-fn acquire_grants_until_the_pool_is_full_and_a_holder_is_told_so() {
+fn acquire_grants_until_full_and_answers_holders_already_active() {
     let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.ACQUIRE pool a 2 {}", "[1, ACQUIRED, 1, 2]");
     dialog.expect("SEAT.ACQUIRE pool b 2", "[1, ACQUIRED, 2, 2]");
@@ -373,8 +373,7 @@ fn commands_are_named_in_any_case() {
 
 #[test]
 fn pools_of_one_name_in_two_databases_are_two() {
-    let (_server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = Server::full_pool();
     dialog.expect("SELECT 1", "+OK");
     dialog.expect("SEAT.COUNT pool", "0");
     dialog.acquire("pool", "b", 1, "{}");

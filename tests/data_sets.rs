@@ -2,7 +2,9 @@
 //! or comes back: leases expire, tickets are lost, legacy keys are counted, and nothing is
 //! overbooked.
 
-use crate::support::{Builder, Dialog, Product, Server, default_binary, eventually, total};
+use crate::support::{
+    Builder, Dialog, Product, Server, default_binary, eventually, total, total_becomes,
+};
 
 /// The databases that hold something. What takes time to load is in a later one.
 const DATABASES: [u8; 2] = [0, 3];
@@ -29,8 +31,7 @@ fn primary() -> Server {
         // It does not wait for its replica when it ends.
         builder = builder.config("shutdown-timeout 0");
     }
-    let primary = builder.start();
-    let mut dialog = Dialog::with(&primary);
+    let (primary, mut dialog) = builder.scene();
     dialog.at_once(&["SELECT 5", BALLAST]);
     primary
 }
@@ -83,12 +84,8 @@ fn fill(dialog: &mut Dialog, name: &str) {
 #[track_caller]
 fn is_known(server: &Server) {
     let sets = DATABASES.len() as u64;
-    eventually("the tickets are counted", || {
-        total(server, "seat_tickets") == sets
-    });
-    eventually("the legacy keys were looked for", || {
-        total(server, "seat_script_key_scan") == 0
-    });
+    total_becomes(server, "seat_tickets", sets);
+    total_becomes(server, "seat_script_key_scan", 0);
     assert_eq!(total(server, "seat_script_key_pools"), sets);
 }
 
@@ -124,9 +121,7 @@ fn ends_in_time(server: &Server, name: &str) {
 
 #[track_caller]
 fn nothing_is_known(server: &Server) {
-    eventually("no ticket is counted", || {
-        total(server, "seat_tickets") == 0
-    });
+    total_becomes(server, "seat_tickets", 0);
     assert_eq!(total(server, "seat_script_key_pools"), 0);
 }
 

@@ -113,7 +113,7 @@ pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
         dialog.digest_of(key),
         "{context}"
     );
-    // A heartbeat renews a lease by its own length, which may be next to nothing: it beats in the
+    // A heartbeat renews a lease by its own length, which may be next to nothing: it does in the
     // copy.
     for id in &ids {
         let json = dialog.ask_args(&[b"SEAT.GET", key.as_bytes(), id]);
@@ -253,8 +253,7 @@ fn it_keeps_its_contents_wherever_it_goes() {
 
 #[test]
 fn it_expires_as_any_key() {
-    let (server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     dialog.expect("EXPIRE pool 1000", "1");
     dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     assert!(

@@ -45,7 +45,7 @@ struct Block<'a> {
     /// The words after the opening fence; the first is the language.
     info: Vec<&'a str>,
     /// Where to find it: `page:line`.
-    place: String,
+    at: String,
     body: String,
 }
 
@@ -85,7 +85,7 @@ impl Page {
                 (None, Some(info)) => {
                     open = Some(Block {
                         info: info.split_whitespace().collect(),
-                        place: format!("{}:{}", self.name, number + 1),
+                        at: format!("{}:{}", self.name, number + 1),
                         body: String::new(),
                     });
                 }
@@ -143,7 +143,7 @@ fn console_examples_show_what_redis_cli_shows() {
             let shown = mask(&block.body);
             let real = mask(&transcript(&server, &block));
             if shown != real {
-                wrong.push(format!("{}, shown:\n{shown}real:\n{real}", block.place));
+                wrong.push(format!("{}, shown:\n{shown}real:\n{real}", block.at));
             }
             ran.insert(page.name.clone());
         }
@@ -174,7 +174,7 @@ fn transcript(server: &Server, block: &Block) -> String {
     assert!(
         block.body.starts_with(PROMPT),
         "{} does not begin with {PROMPT:?}",
-        block.place
+        block.at
     );
     let mut transcript = String::new();
     let mut rest = &commands[..];
@@ -225,7 +225,7 @@ fn typed_into_redis_cli(server: &Server, block: &Block, commands: &[String]) -> 
         .write_all(typed.as_bytes())
         .expect("redis-cli reads");
     let output = cli.wait_with_output().expect("redis-cli ends");
-    assert!(output.status.success(), "{}: redis-cli failed", block.place);
+    assert!(output.status.success(), "{}: redis-cli failed", block.at);
     let output = String::from_utf8(output.stdout).expect("formatted output is text");
     let end = format!("\"{END}\"\n");
     let mut replies = output.split(&end);
@@ -310,7 +310,7 @@ fn python_examples_print_what_their_comments_say() {
             assert!(
                 output.status.success(),
                 "{}: {}",
-                block.place,
+                block.at,
                 String::from_utf8_lossy(&output.stderr)
             );
             let printed = String::from_utf8(output.stdout).expect("text");
@@ -318,7 +318,7 @@ fn python_examples_print_what_their_comments_say() {
                 printed.lines().collect::<Vec<_>>(),
                 comments_below_prints(&block.body),
                 "{}",
-                block.place
+                block.at
             );
             ran += 1;
         }
@@ -371,7 +371,7 @@ fn the_rust_example_runs_as_the_readme_shows_it() {
     assert!(
         example.contains(&block.body),
         "{} is not a part of examples/quickstart.rs",
-        block.place
+        block.at
     );
 }
 
@@ -491,8 +491,8 @@ fn each_error_is_documented_and_no_other() {
             let starts = parts.next().is_some_and(|start| rest.starts_with(start));
             starts
                 && parts.all(|part| match rest.find(part) {
-                    Some(place) => {
-                        rest = &rest[place + part.len()..];
+                    Some(at) => {
+                        rest = &rest[at + part.len()..];
                         true
                     }
                     None => false,
@@ -650,7 +650,7 @@ fn unblocked_by_hand() -> Vec<u8> {
     waiter.read()
 }
 
-/// What the loss of its key's slot has a waiter hear. The server itself tells them, too, once in a
+/// What the loss of its key's slot has a waiter hear. The server itself answers it, too, once in a
 /// while: then it is tried again.
 fn unblocked_by_a_lost_slot() -> Vec<u8> {
     let server = Server::builder()
@@ -718,7 +718,7 @@ fn the_bytes_of_the_design_are_those_of_a_dump() {
     let [header, session, ticket] = &parts[..] else {
         panic!(
             "{}: a header and two batches, with empty lines between",
-            block.place
+            block.at
         )
     };
 
@@ -762,7 +762,7 @@ fn the_bytes_of_the_design_are_those_of_a_dump() {
     assert!(
         dump.windows(drawn.len()).any(|bytes| bytes == drawn),
         "{}: {} is not in {}",
-        block.place,
+        block.at,
         drawn.escape_ascii(),
         dump.escape_ascii()
     );

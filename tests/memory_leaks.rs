@@ -24,7 +24,7 @@ fn acquire_all(server: &Server) {
     });
 }
 
-fn beat_all(server: &Server) {
+fn renew_all(server: &Server) {
     carry_out(server, |n| {
         format!("SEAT.HEARTBEAT pool session-{n} {{\"more\":{n}}}")
     });
@@ -47,7 +47,7 @@ fn a_pool_that_was_filled_and_emptied_leaves_nothing_behind() {
     let empty = server.used_memory_alone();
     for _ in 0..4 {
         acquire_all(&server);
-        beat_all(&server);
+        renew_all(&server);
         release_all(&server);
     }
     let now = server.used_memory_alone();
@@ -86,8 +86,7 @@ fn a_pool_that_lives_on_gives_back_what_its_sessions_took() {
 
 #[test]
 fn refused_commands_keep_nothing() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, dialog) = Server::full_pool();
     drop(dialog);
     let refuse = || {
         let mut dialog = Dialog::with(&server);

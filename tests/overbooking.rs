@@ -273,9 +273,12 @@ fn run_client(
             5..8 => {
                 let (_, reply, _) = ask(1, None, None);
                 match (reply.0.as_str(), &reply.1[..], &mut seen.holding) {
-                    ("HEARTBEAT_UPDATED", &[count], Some(beats)) => {
-                        *beats += 1;
-                        assert_eq!(count, *beats, "a heartbeat was lost or came from elsewhere");
+                    ("HEARTBEAT_UPDATED", &[count], Some(heartbeats)) => {
+                        *heartbeats += 1;
+                        assert_eq!(
+                            count, *heartbeats,
+                            "a heartbeat was lost or came from elsewhere"
+                        );
                     }
                     ("SESSION_NOT_ACTIVE", &[], None) => {}
                     (.., holding) => panic!("{reply:?} to a heartbeat when holding {holding:?}"),

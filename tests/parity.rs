@@ -370,8 +370,8 @@ fn metadata_that_is_not_needed_is_not_looked_at() {
     ] {
         steps.push((acquire("s", "1", metadata), "1 ALREADY_ACTIVE 1"));
         steps.push((acquire("t", "1", metadata), "0 NO_SEATS_AVAILABLE 1 1"));
-        let beat = Step::new(Action::Heartbeat, b"license", &[b"t", metadata.as_bytes()]);
-        steps.push((beat, "0 SESSION_NOT_ACTIVE"));
+        let heartbeat = Step::new(Action::Heartbeat, b"license", &[b"t", metadata.as_bytes()]);
+        steps.push((heartbeat, "0 SESSION_NOT_ACTIVE"));
     }
     steps.push((
         Step::new(Action::Acquire, b"license", &[b"s", b"1"]),
@@ -385,14 +385,14 @@ fn metadata_that_is_not_needed_is_not_looked_at() {
         .iter()
         .enumerate()
     {
-        let beat = Step::new(Action::Heartbeat, b"license", &[b"s", metadata.as_bytes()]);
+        let heartbeat = Step::new(Action::Heartbeat, b"license", &[b"s", metadata.as_bytes()]);
         let answers = [
             "1 HEARTBEAT_UPDATED 1",
             "1 HEARTBEAT_UPDATED 2",
             "1 HEARTBEAT_UPDATED 3",
             "1 HEARTBEAT_UPDATED 4",
         ];
-        steps.push((beat, answers[count]));
+        steps.push((heartbeat, answers[count]));
     }
     agree(&steps);
 }

@@ -85,13 +85,13 @@ fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
         dialog.ask("SEAT.ACQUIRE pool a 1 EX 3600");
         dialog.pool_info("pool", "next_deadline_ms")
     }
-    let beats = |server: &Server| Dialog::with(server).ask("SEAT.HEARTBEAT pool a");
+    let renews = |server: &Server| Dialog::with(server).ask("SEAT.HEARTBEAT pool a");
 
     let mut server = Server::builder().config("save 3600 1").start();
     let deadline_ms = hold(&mut Dialog::with(&server));
     server.restart();
     assert_held(&server, deadline_ms);
-    assert_eq!(beats(&server), "[1, HEARTBEAT_UPDATED, 1]");
+    assert_eq!(renews(&server), "[1, HEARTBEAT_UPDATED, 1]");
 
     let mut server = Server::builder().recording().tcp().start();
     let deadline_ms = hold(&mut Dialog::with(&server));
@@ -104,7 +104,7 @@ fn case_6_a_holder_outlives_a_reload_and_a_promotion() {
     server.kill9();
     Dialog::with(&replica).expect("REPLICAOF NO ONE", "+OK");
     assert_held(&replica, deadline_ms);
-    assert_eq!(beats(&replica), "[1, HEARTBEAT_UPDATED, 1]");
+    assert_eq!(renews(&replica), "[1, HEARTBEAT_UPDATED, 1]");
 }
 
 /// Case 7, swarthy/redis-semaphore 155: one id took several permits.

@@ -11,14 +11,13 @@ mod limits;
 mod persistence;
 mod positions;
 
-use crate::support::Server;
+use crate::support::{Builder, Server};
 
 /// A server that records, and takes effects from clients.
-pub fn recording() -> Server {
+pub fn recording() -> Builder {
     Server::builder()
         .recording()
         .module_args("allow-effects yes")
-        .start()
 }
 
 pub const NOTHING: [Vec<String>; 0] = [];

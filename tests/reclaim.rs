@@ -1,4 +1,4 @@
-//! Seats whose leases expire come back by themselves: on time, told once, by the primary alone.
+//! Seats whose leases expire come back by themselves: on time, announced once, by the primary alone.
 
 mod many_leases;
 mod moved_pools;
@@ -7,28 +7,26 @@ pub mod paused_writes;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::support::{Dialog, Server, effects_of, eventually, now_ms, total, wait_for_reclaim};
+use crate::support::{
+    Dialog, Events, Server, effects_of, eventually, now_ms, total, wait_for_reclaim,
+};
 
-/// A connection that hears of the events of a class and is silent itself.
-fn listener(server: &Server, pattern: &str) -> Dialog {
-    let mut dialog = Dialog::with(server);
-    dialog.ask("CONFIG SET notify-keyspace-events KEgd");
-    let confirmed = dialog.ask(&format!("PSUBSCRIBE {pattern}"));
-    assert!(confirmed.starts_with(r#"["psubscribe""#), "{confirmed}");
-    dialog
+/// Those of the events of pools that match, from now on.
+fn events(server: &Server, pattern: &str) -> Events {
+    Events::matching(server, "KEgd", pattern)
 }
 
 #[test]
 fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
     const EXPIRIES: usize = 5;
     const TIMELY_MS: i64 = 100;
-    // A cron of one beat a second could not be that punctual, so it is the timer that is tried
+    // A cron of one turn a second could not be that punctual, so it is the timer that is tried
     // here.
     let server = Server::builder()
         .config("hz 1")
         .config("dynamic-hz no")
         .start();
-    let mut events = listener(&server, "__keyevent@0__:seat.expired");
+    let mut events = events(&server, "__keyevent@0__:seat.expired");
     let mut late_ms = Vec::new();
     for expiry in 0..EXPIRIES {
         let deadline_ms = {
@@ -38,10 +36,7 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
             dialog.pool_info("pool", "next_deadline_ms")
         };
         // From here to the event nobody sends anything.
-        assert_eq!(
-            events.next_event(),
-            ("seat.expired".to_owned(), "pool".to_owned())
-        );
+        assert_eq!(events.next(), "seat.expired pool");
         late_ms.push(now_ms() - deadline_ms);
     }
     assert!(
@@ -63,7 +58,7 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
         .config("hz 1")
         .config("dynamic-hz no")
         .start();
-    let mut events = listener(&server, "__keyevent@*__:seat.expired");
+    let mut events = events(&server, "__keyevent@*__:seat.expired");
     let mut dialog = Dialog::with(&server);
     dialog.at_once(&[
         "SEAT.ACQUIRE long a 9 EX 3600",
@@ -79,11 +74,9 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
         "SEAT.ACQUIRE released a 9 PX 120",
         "SEAT.RELEASE released a",
     ]);
-    let order: Vec<_> = (0..6).map(|_| events.next_event().1).collect();
-    assert_eq!(
-        order,
-        ["shortened", "first", "second", "third", "first", "renewed"]
-    );
+    let order = ["shortened", "first", "second", "third", "first", "renewed"];
+    let expected = order.map(|pool| format!("seat.expired {pool}"));
+    assert_eq!(events.take(6), expected);
     assert_eq!(total(&server, "seat_expired"), 6);
     dialog.expect("SEAT.SESSIONS second", r#"["b"]"#);
     dialog.expect("EXISTS long second", "2");
@@ -92,7 +85,7 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
 #[test]
 fn an_expiry_is_one_effect_and_is_published_once() {
     let (server, mut dialog) = Server::builder().recording().scene();
-    let mut events = listener(&server, "__keyevent@*");
+    let mut events = events(&server, "__keyevent@*");
     let effects = effects_of(&server, || {
         dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 20",
@@ -121,21 +114,14 @@ fn an_expiry_is_one_effect_and_is_published_once() {
             "SEAT.EFFECT pool FREE expired c"
         ]
     );
-    let mut told: Vec<_> = (0..8).map(|_| events.next_event()).collect();
-    let mut expiries = told.split_off(5);
-    assert!(
-        told.iter().all(|(event, _)| event == "seat.acquired"),
-        "{told:?}"
-    );
+    let granted = events.take(5);
+    let is_grant = |event: &String| event.starts_with("seat.acquired ");
+    assert!(granted.iter().all(is_grant), "{granted:?}");
+    let mut expiries = events.take(3);
     expiries.sort();
-    let event = |event: &str, key: &str| (event.to_owned(), key.to_owned());
     assert_eq!(
         expiries,
-        [
-            event("del", "other"),
-            event("seat.expired", "other"),
-            event("seat.expired", "pool")
-        ]
+        ["del other", "seat.expired other", "seat.expired pool"]
     );
     assert_eq!(total(&server, "seat_expired"), 4);
     // What was written by then is the same pool again.
@@ -145,12 +131,14 @@ fn an_expiry_is_one_effect_and_is_published_once() {
 }
 
 #[test]
-fn the_end_of_a_pool_is_told_after_its_cause() {
+fn the_end_of_a_pool_is_published_after_its_cause() {
     let server = Server::start();
-    let mut events = listener(&server, "__keyspace@0__:pool");
+    let mut events = events(&server, "__keyspace@0__:pool");
     Dialog::with(&server).ask("SEAT.ACQUIRE pool a 1 PX 1");
-    let told: Vec<_> = (0..3).map(|_| events.next_event().1).collect();
-    assert_eq!(told, ["seat.acquired", "seat.expired", "del"]);
+    assert_eq!(
+        events.take(3),
+        ["seat.acquired pool", "seat.expired pool", "del pool"]
+    );
 }
 
 #[test]
@@ -205,9 +193,7 @@ fn a_script_that_runs_past_deadlines_sees_the_expiries() {
 
 #[test]
 fn a_replica_leaves_the_reclaim_to_its_primary() {
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    primary.wait_for_offset(&replica);
+    let (primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     for n in 0..200 {
         let lease_ms = 1 + n % 50;
@@ -218,8 +204,7 @@ fn a_replica_leaves_the_reclaim_to_its_primary() {
     }
     dialog.ask("SEAT.ACQUIRE pool0 stays 999");
     wait_for_reclaim(&primary, 200);
-    primary.wait_for_offset(&replica);
-    assert_eq!(primary.digest(), replica.digest());
+    primary.replica_agrees(&replica);
     dialog.expect("DBSIZE", "1");
     assert_eq!(total(&replica, "seat_expired"), 0);
     assert_eq!(total(&replica, "seat_ignored_effects"), 0);
@@ -227,8 +212,7 @@ fn a_replica_leaves_the_reclaim_to_its_primary() {
 
 #[test]
 fn a_promoted_replica_goes_on() {
-    let mut primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
+    let (mut primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     dialog.at_once(&[
         "SEAT.ACQUIRE soon a 9 PX 100",
@@ -255,9 +239,8 @@ fn a_promoted_replica_goes_on() {
 
 #[test]
 fn a_demoted_primary_stops() {
-    let server = Server::builder().tcp().start();
     let primary = Server::builder().tcp().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().tcp().scene();
     dialog.ask("SEAT.ACQUIRE pool a 9 PX 500");
     let deadline_ms = dialog.now_ms() + 500;
     // What the old primary had is replaced; what it armed must not run against what came.

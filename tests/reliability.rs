@@ -1,7 +1,7 @@
 //! What the module is trusted with: crashes, failovers, moves between nodes and versions, hostile
 //! input, full memory, many clients, users with few rights.
 //!
-//! Each test has a short form for the suite and a full one, for `SEAT_TRUST=full`, and tells on
+//! Each test has a short form for the suite and a full one, for `SEAT_TRUST=full`, and reports on
 //! standard error how much it tried.
 
 mod cluster;
@@ -32,7 +32,7 @@ pub fn scale<T>(short: T, full: T) -> T {
     }
 }
 
-/// Tells how much was tried. `scripts/trust` collects these lines, so they go past the test
+/// Reports how much was tried. `scripts/trust` collects these lines, so they go past the test
 /// harness.
 pub fn figure(what: &str) {
     writeln!(io::stderr(), "trust: {what}").expect("stderr");

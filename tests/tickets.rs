@@ -18,9 +18,7 @@ pub fn poll(dialog: &mut Dialog, key: &str, session: &str, seats: i64) -> String
 
 #[test]
 fn polls_keep_their_positions() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = recording().full_pool();
     for _ in 0..2 {
         for (session, position) in [("t1", 1), ("t2", 2), ("t3", 3)] {
             let queued = format!("[0, QUEUED, 1, 1, {position}]");
@@ -37,8 +35,7 @@ fn polls_keep_their_positions() {
 
 #[test]
 fn each_poll_replicates_the_ticket_that_it_leaves() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let sent = units(&server, || {
         dialog.acquire("pool", "a", 1, "{}");
         for (seats, ms) in [(1, 60_000), (1, 60_000), (0, 5_000)] {
@@ -81,8 +78,7 @@ fn each_poll_replicates_the_ticket_that_it_leaves() {
 
 #[test]
 fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
     let queued = "[0, QUEUED, 2, 2, 1]";
@@ -129,8 +125,7 @@ fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
 
 #[test]
 fn tickets_and_blocked_clients_share_one_order() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     assert_eq!(poll(&mut dialog, "pool", "t1", 1), "[0, QUEUED, 1, 1, 1]");
     let mut b1 = Waiter::of(&server, "SEAT.ACQUIRE pool b1 1 BLOCK 0");
     assert_eq!(poll(&mut dialog, "pool", "t2", 1), "[0, QUEUED, 1, 1, 3]");
@@ -156,8 +151,7 @@ fn tickets_and_blocked_clients_share_one_order() {
 
 #[test]
 fn a_pool_may_be_made_of_tickets_alone() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let sent = units(&server, || {
         assert_eq!(poll(&mut dialog, "pool", "t", 0), "[0, QUEUED, 0, 0, 1]");
         dialog.expect("EXISTS pool", "1");

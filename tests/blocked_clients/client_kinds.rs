@@ -1,6 +1,6 @@
 //! Kinds of clients that wait, and the contexts in which they are woken.
 
-use super::{full_pool, two_waiters};
+use super::two_waiters;
 use crate::support::{Dialog, Product, Server, Waiter, nobody_is_blocked, replicated};
 
 const GRANTED: &str = "[1, ACQUIRED, 1, 1]";
@@ -8,7 +8,7 @@ const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn waiters_in_resp3_hear_what_those_in_resp2_hear() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut late = Dialog::in_resp3(&server);
     late.expect(
         "SEAT.ACQUIRE pool b 1 BLOCK 1",
@@ -47,7 +47,7 @@ fn heard_until_reply(waiter: &mut Waiter) -> (Vec<String>, String) {
 #[test]
 fn a_waiter_with_tracking_hears_of_changes_and_of_its_seat() {
     for mode in ["", " BCAST", " NOLOOP", " OPTIN", " BCAST PREFIX po"] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let mut tracking = Dialog::in_resp3(&server);
         tracking.expect(&format!("CLIENT TRACKING ON{mode}"), "+OK");
         tracking.ask("SEAT.COUNT pool");
@@ -70,7 +70,7 @@ fn a_waiter_with_tracking_hears_of_changes_and_of_its_seat() {
 /// A full pool, and a client of RESP3 that is subscribed to news and to the grants from the queue.
 fn with_a_subscribed_client() -> (Server, Dialog, Dialog) {
     let events = "notify-keyspace-events Ed";
-    let (server, dialog) = full_pool(Server::builder().config(events).recording());
+    let (server, dialog) = Server::builder().config(events).recording().full_pool();
     let mut subscribed = Dialog::in_resp3(&server);
     subscribed.begins("SUBSCRIBE news __keyevent@0__:seat.granted", "push ");
     let reply = subscribed.read();
@@ -141,7 +141,7 @@ fn a_subscribed_waiter_hears_its_messages_and_its_seat() {
 #[test]
 fn a_waiter_that_wants_no_replies_is_granted_its_seat() {
     for mode in ["OFF", "SKIP"] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let mut silent = Dialog::with(&server);
         let id = silent.number("CLIENT ID");
         silent.send(&format!("CLIENT REPLY {mode}"));
@@ -159,7 +159,7 @@ fn a_waiter_that_wants_no_replies_is_granted_its_seat() {
 
 #[test]
 fn what_was_sent_behind_a_wait_is_answered_after_it() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     waiter.send("SEAT.COUNT pool");
     waiter.send("SEAT.RELEASE pool b");
@@ -174,7 +174,7 @@ fn what_was_sent_behind_a_wait_is_answered_after_it() {
 
 #[test]
 fn a_wait_in_a_transaction_or_script_is_answered_at_once() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let denied = "[0, NO_SEATS_AVAILABLE, 1, 1]";
     assert_eq!(
         dialog.transaction(&["SEAT.ACQUIRE pool b 1 BLOCK 0", "SEAT.COUNT pool"]),
@@ -232,7 +232,7 @@ fn waiters_are_woken_in_whatever_context_the_seat_is_freed() {
         ],
     ];
     for way in ways {
-        let (server, mut dialog) = full_pool(Server::builder().recording());
+        let (server, mut dialog) = Server::builder().recording().full_pool();
         let [mut first, mut second] = two_waiters(&server);
         for command in &way {
             let reply = dialog.ask_args(command);
@@ -251,8 +251,7 @@ fn waiters_are_woken_in_whatever_context_the_seat_is_freed() {
 
 #[test]
 fn an_expiry_wakes_the_first_by_itself() {
-    let (server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     let mut waiters: Vec<_> = ["b", "c", "d"]
         .map(|session| {
             Waiter::of(
@@ -271,7 +270,7 @@ fn an_expiry_wakes_the_first_by_itself() {
 
 #[test]
 fn the_releaser_does_not_get_past_those_who_wait() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let replies = dialog.transaction(&["SEAT.RELEASE pool a", "SEAT.ACQUIRE pool a 1"]);
     assert_eq!(replies, "[[1, RELEASED, 1], [0, NO_SEATS_AVAILABLE, 1, 1]]");

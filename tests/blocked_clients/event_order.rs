@@ -1,6 +1,6 @@
 //! Odd orders of events.
 
-use super::{full_pool, two_waiters};
+use super::two_waiters;
 use crate::support::{Dialog, Server, Waiter, nobody_is_blocked};
 
 const GRANTED: &str = "[1, ACQUIRED, 1, 1]";
@@ -8,7 +8,7 @@ const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn the_death_of_a_call_that_was_replaced_removes_nothing() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [mut older, _second] = two_waiters(&server);
     let mut newer = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     older.hears(DENIED);
@@ -25,7 +25,7 @@ fn the_death_of_a_call_that_was_replaced_removes_nothing() {
 
 #[test]
 fn a_queue_entry_replaced_and_killed_at_once_is_the_newer_ones() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", older.id());
     // The ticket takes the entry over before the end of the older client is known.
@@ -45,7 +45,7 @@ fn a_session_that_is_taken_out_of_the_queue_hears_so() {
         ("SEAT.REVOKE pool x b y", "0"),
     ] {
         for wait in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
-            let (server, mut dialog) = full_pool(Server::builder());
+            let (server, mut dialog) = Server::full_pool();
             let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {wait}"));
             let mut other = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
             dialog.expect(command, reply);
@@ -62,7 +62,7 @@ fn a_session_that_is_taken_out_of_the_queue_hears_so() {
 
 #[test]
 fn two_connections_of_a_revoked_session_leave_nothing() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     let mut newer = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     older.hears(DENIED);
@@ -75,7 +75,7 @@ fn two_connections_of_a_revoked_session_leave_nothing() {
 
 #[test]
 fn a_seat_granted_on_another_connection_ends_the_wait() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [mut first, mut second] = two_waiters(&server);
     dialog.expect("SEAT.ACQUIRE pool b 2", "[1, ACQUIRED, 2, 2]");
     let reply = first.read();
@@ -90,7 +90,7 @@ fn a_seat_granted_on_another_connection_ends_the_wait() {
 
 #[test]
 fn an_overwritten_and_deleted_key_serves_by_what_is_left() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [mut first, mut second] = two_waiters(&server);
     dialog.transaction(&["SET pool x", "DEL pool"]);
     first.hears(GRANTED);
@@ -137,7 +137,7 @@ fn a_wait_for_a_limit_of_none_that_ends_holds_nobody_up() {
 
 #[test]
 fn a_waiter_under_limit_zero_is_served_when_the_pool_is_gone() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut first = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let _hopeless = Waiter::of(&server, "SEAT.ACQUIRE pool c 0 BLOCK 0");
     // The limit is none now, by the latest that joined; without a pool it is what the first in line
@@ -148,7 +148,7 @@ fn a_waiter_under_limit_zero_is_served_when_the_pool_is_gone() {
 
 #[test]
 fn a_limit_lowered_and_raised_again_grants_in_order() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [mut first, mut second] = two_waiters(&server);
     let mut third = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 BLOCK 0");
     dialog.expect("SEAT.RESIZE pool -5", "0");
@@ -165,7 +165,7 @@ fn a_limit_lowered_and_raised_again_grants_in_order() {
 
 #[test]
 fn a_client_that_waits_again_is_where_it_last_stood() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut waiter = Dialog::with(&server);
     waiter.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Waiter::with(waiter, &server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
@@ -184,7 +184,7 @@ fn a_client_that_waits_again_is_where_it_last_stood() {
 
 #[test]
 fn a_wait_survives_what_does_not_concern_it() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [mut first, _second] = two_waiters(&server);
     for command in [
         "SEAT.ACQUIRE pool a 1",

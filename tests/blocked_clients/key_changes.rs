@@ -1,6 +1,6 @@
 //! The key goes, or another value takes its name.
 
-use super::{full_pool, two_waiters};
+use super::two_waiters;
 use crate::support::{Builder, Dialog, Server, Waiter, eventually, nobody_is_blocked, total};
 
 const GRANTED: &str = "[1, ACQUIRED, 1, 1]";
@@ -29,7 +29,7 @@ fn those_at_a_key_that_goes_are_served_in_order_under_a_new_pool() {
         "RENAME text pool|DEL pool",
     ] {
         for in_transaction in [false, true] {
-            let (server, mut dialog) = full_pool(Server::builder());
+            let (server, mut dialog) = Server::full_pool();
             dialog.expect("SET text x", "+OK");
             let [mut first, mut second] = two_waiters(&server);
             let commands: Vec<&str> = going.split('|').collect();
@@ -49,10 +49,10 @@ fn those_at_a_key_that_goes_are_served_in_order_under_a_new_pool() {
             dialog.one_seat_is_free("pool");
             nobody_is_blocked(&server);
             // What was moved away is as it was.
-            for place in ["RENAME", "MOVE", "SWAPDB"] {
-                if going.starts_with(place) && !going.contains("text") {
-                    let away = if place == "RENAME" { "away" } else { "pool" };
-                    if place != "RENAME" {
+            for way in ["RENAME", "MOVE", "SWAPDB"] {
+                if going.starts_with(way) && !going.contains("text") {
+                    let away = if way == "RENAME" { "away" } else { "pool" };
+                    if way != "RENAME" {
                         dialog.expect("SELECT 7", "+OK");
                     }
                     assert_eq!(dialog.sessions(away), ["a"], "{going}");
@@ -70,7 +70,7 @@ fn a_script_that_deletes_the_key_serves_those_who_wait_too() {
         "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'x') return redis.call('DEL', KEYS[1])",
         "redis.call('SEAT.RELEASE', KEYS[1], 'a') return redis.call('DEL', KEYS[1])",
     ] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let [mut first, mut second] = two_waiters(&server);
         dialog.ask_args(&["EVAL", script, "1", "pool"]);
         first.is_granted();
@@ -95,7 +95,7 @@ const SENT_AWAY: &str = "!TRYAGAIN This node no longer serves this pool; retry";
 /// The pool is full, `b` and `c` are blocked there, `d` with a ticket; there is a second server
 /// without keys.
 fn two_servers() -> (Server, Dialog, [Waiter; 3], Server, Dialog) {
-    let (here, mut dialog) = full_pool(Server::builder().tcp());
+    let (here, mut dialog) = Server::builder().tcp().full_pool();
     let there = Server::builder().tcp().start();
     let [first, second] = two_waiters(&here);
     let third = Waiter::of(&here, "SEAT.ACQUIRE pool d 1 QUEUE 60000 BLOCK 0");
@@ -171,7 +171,7 @@ fn a_copy_that_goes_elsewhere_is_no_departure() {
     assert!(reply.contains("BUSYKEY"), "{reply}");
     dialog.expect("SAVE", "+OK");
     dialog.bytes(&["DUMP", "pool"]);
-    // The timer has run since: the expiry of another pool's lease tells.
+    // The timer has run since: the expiry of another pool's lease shows it.
     dialog.expect("SEAT.ACQUIRE other x 1 PX 20", "[1, ACQUIRED, 1, 1, 20]");
     eventually("the lease has expired", || {
         dialog.number("EXISTS other") == 0
@@ -224,7 +224,7 @@ fn a_wait_that_ends_as_its_pool_migrates_is_no_denial() {
 
 #[test]
 fn each_waiter_at_a_missing_key_states_its_own_limit() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut first = Waiter::of(&server, r#"SEAT.ACQUIRE pool b 1 {"k":1} PX 60000 BLOCK 0"#);
     let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     let before = total(&server, "seat_granted");
@@ -272,7 +272,7 @@ fn arrive(dialog: &mut Dialog, how: &str, sessions: &[&str]) {
 
 /// A pool whose three seats are held.
 fn full_pool_of_three(builder: Builder) -> (Server, Dialog) {
-    let (server, mut dialog) = full_pool(builder);
+    let (server, mut dialog) = builder.full_pool();
     for session in ["a2", "a3"] {
         dialog.acquire("pool", session, 3, "{}");
     }
@@ -336,8 +336,8 @@ fn a_waiter_who_holds_a_seat_in_an_arrived_pool_gets_its_lease() {
 }
 
 #[test]
-fn all_waiters_who_hold_seats_in_an_arrived_pool_are_told() {
-    let (server, mut dialog) = full_pool(Server::builder());
+fn all_waiters_who_hold_seats_in_an_arrived_pool_hear_so() {
+    let (server, mut dialog) = Server::full_pool();
     let mut holders: Vec<Waiter> = (0..150)
         .map(|n| {
             dialog.acquire("other", &format!("s{n}"), 150, "{}");
@@ -355,7 +355,7 @@ fn all_waiters_who_hold_seats_in_an_arrived_pool_are_told() {
 
 #[test]
 fn a_wait_that_ends_before_the_timer_reports_a_held_seat() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} EX 60 BLOCK 0");
     dialog.acquire("other", "b", 1, "{}");
     let id = waiter.id();
@@ -382,7 +382,7 @@ fn a_waiter_whose_session_holds_a_seat_only_amid_a_load_waits_on() {
 
 #[test]
 fn tickets_go_with_the_pool_and_blocked_clients_with_the_name() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0");
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
     dialog.acquire("other", "x", 1, "{}");
@@ -414,7 +414,7 @@ fn those_at_a_key_that_another_type_takes_hear_wrongtype() {
         "UNLINK pool|SET pool x",
         "RESTORE",
     ] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         dialog.expect("SET text x", "+OK");
         dialog.expect("SADD set x", "1");
         dialog.expect("RPUSH list x", "1");
@@ -440,8 +440,9 @@ fn those_at_a_key_that_another_type_takes_hear_wrongtype() {
 
 #[test]
 fn those_at_an_evicted_key_are_served() {
-    let (server, mut dialog) =
-        full_pool(Server::builder().config("maxmemory-policy allkeys-random"));
+    let (server, mut dialog) = Server::builder()
+        .config("maxmemory-policy allkeys-random")
+        .full_pool();
     let [mut first, mut second] = two_waiters(&server);
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     eventually("the pool is evicted", || {
@@ -459,7 +460,7 @@ fn those_at_an_evicted_key_are_served() {
 
 #[test]
 fn those_who_waited_before_a_reload_wait_on_after_it() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [mut first, _second] = two_waiters(&server);
     dialog.expect("DEBUG RELOAD", "+OK");
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
@@ -469,8 +470,8 @@ fn those_who_waited_before_a_reload_wait_on_after_it() {
 }
 
 #[test]
-fn many_who_wait_at_a_key_that_goes_are_all_served_or_told() {
-    let (server, mut dialog) = full_pool(Server::builder());
+fn many_who_wait_at_a_key_that_goes_are_all_answered() {
+    let (server, mut dialog) = Server::full_pool();
     for number in 1..150 {
         dialog.acquire("pool", &format!("a{number}"), 150, "{}");
     }
@@ -478,8 +479,8 @@ fn many_who_wait_at_a_key_that_goes_are_all_served_or_told() {
     let mut waiters: Vec<_> = (0..200).map(block).collect();
     dialog.acquire("other", "x", 150, "{}");
     dialog.expect("RENAME other pool", "+OK");
-    for (place, waiter) in waiters[..149].iter_mut().enumerate() {
-        waiter.hears(&format!("[1, ACQUIRED, {}, 150]", place + 2));
+    for (at, waiter) in waiters[..149].iter_mut().enumerate() {
+        waiter.hears(&format!("[1, ACQUIRED, {}, 150]", at + 2));
     }
     assert_eq!(dialog.queue("pool").len(), 51);
     dialog.expect("SET pool x", "+OK");

@@ -1,11 +1,11 @@
 //! Grants to clients that go away in the same instant: case 12 of the prior art.
 
-use super::{full_pool, two_waiters};
+use super::two_waiters;
 use crate::support::{Dialog, Product, Server, Waiter, eventually, nobody_is_blocked, replicated};
 
 #[test]
 fn a_seat_granted_to_a_client_killed_before_is_taken_back() {
-    let (server, mut dialog) = full_pool(Server::builder().recording());
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", waiter.id());
     let stream = replicated(&server, || {
@@ -25,7 +25,7 @@ fn a_seat_granted_to_a_client_killed_before_is_taken_back() {
 
 #[test]
 fn a_seat_granted_to_a_killed_client_goes_on_to_the_next() {
-    let (server, mut dialog) = full_pool(Server::builder().recording());
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     let [first, mut second] = two_waiters(&server);
     let kill = format!("CLIENT KILL ID {}", first.id());
     dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
@@ -37,7 +37,7 @@ fn a_seat_granted_to_a_killed_client_goes_on_to_the_next() {
 
 #[test]
 fn a_seat_granted_to_a_client_killed_after_is_taken_back() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [first, mut second] = two_waiters(&server);
     let kill = format!("CLIENT KILL ID {}", first.id());
     dialog.transaction(&["SEAT.RELEASE pool a", &kill]);
@@ -49,7 +49,7 @@ fn a_seat_granted_to_a_client_killed_after_is_taken_back() {
 
 #[test]
 fn a_seat_granted_just_before_its_client_hangs_up_is_taken_back() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [first, mut second] = two_waiters(&server);
     server.stands_still(|| {
         dialog.send("SEAT.RELEASE pool a");
@@ -64,7 +64,7 @@ fn a_seat_granted_just_before_its_client_hangs_up_is_taken_back() {
 
 #[test]
 fn a_client_that_hangs_up_before_a_release_is_not_granted() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [first, mut second] = two_waiters(&server);
     server.stands_still(|| {
         drop(first);
@@ -82,7 +82,7 @@ fn what_confirms_the_session_in_between_keeps_its_seat() {
         "SEAT.ACQUIRE pool b 1 EX 60",
         "SEAT.HEARTBEAT pool b",
     ] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         let kill = format!("CLIENT KILL ID {}", waiter.id());
         dialog.transaction(&[&kill, "SEAT.RELEASE pool a", confirming]);
@@ -106,7 +106,7 @@ fn turn_of_the_timer(server: &Server) {
 
 #[test]
 fn whoever_took_the_seat_anew_in_between_keeps_it() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", waiter.id());
     dialog.transaction(&[
@@ -122,7 +122,7 @@ fn whoever_took_the_seat_anew_in_between_keeps_it() {
 
 #[test]
 fn a_seat_of_a_killed_client_is_taken_back_after_a_pause_too() {
-    let (server, mut dialog) = full_pool(Server::builder().recording());
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     let [first, mut second] = two_waiters(&server);
     let kill = format!("CLIENT KILL ID {}", first.id());
     dialog.transaction(&[&kill, "SEAT.RELEASE pool a", "CLIENT PAUSE 100 WRITE"]);
@@ -137,7 +137,7 @@ fn a_killed_clients_seat_is_taken_back_where_the_pool_moved() {
         &["RENAME pool moved", "SEAT.ACQUIRE pool x 1"],
         &["RENAME pool between", "RENAME between moved"],
     ] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         let kill = format!("CLIENT KILL ID {}", waiter.id());
         let unit: Vec<&str> = [&[kill.as_str(), "SEAT.RELEASE pool a"], moving].concat();
@@ -150,7 +150,7 @@ fn a_killed_clients_seat_is_taken_back_where_the_pool_moved() {
 
 #[test]
 fn a_killed_clients_seat_is_taken_back_after_swapdb() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", waiter.id());
     dialog.transaction(&[&kill, "SEAT.RELEASE pool a", "SWAPDB 0 1"]);
@@ -162,7 +162,7 @@ fn a_killed_clients_seat_is_taken_back_after_swapdb() {
 
 #[test]
 fn a_namesake_in_a_pool_that_came_between_keeps_its_seat() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     dialog.acquire("other", "b", 1, "{}");
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", waiter.id());
@@ -174,7 +174,7 @@ fn a_namesake_in_a_pool_that_came_between_keeps_its_seat() {
 
 #[test]
 fn many_clients_that_go_at_once_leave_no_seat_behind() {
-    let (server, mut dialog) = full_pool(Server::builder().recording());
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     let waiters: Vec<_> = (0..100)
         .map(|number| Waiter::of(&server, &format!("SEAT.ACQUIRE pool s{number} 1 BLOCK 0")))
         .collect();
@@ -197,7 +197,7 @@ fn many_clients_that_go_at_once_leave_no_seat_behind() {
 /// Reads one reply, and no more may come: the client's session is the pool's only one if that is a
 /// grant, and none is otherwise.
 #[track_caller]
-fn holds_what_it_is_told(server: &Server, waiter: &mut Waiter, how: &str) {
+fn holds_what_its_reply_says(server: &Server, waiter: &mut Waiter, how: &str) {
     let reply = waiter.read();
     waiter.expect("PING", "+PONG");
     turn_of_the_timer(server);
@@ -214,26 +214,26 @@ fn a_client_unblocked_at_its_grant_hears_one_reply() {
         _ => &["TIMEOUT", "ERROR"],
     };
     for how in ways {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
         let unblock = format!("CLIENT UNBLOCK {} {how}", waiter.id());
         dialog.transaction(&["SEAT.RELEASE pool a", &unblock]);
-        holds_what_it_is_told(&server, &mut waiter, how);
+        holds_what_its_reply_says(&server, &mut waiter, how);
     }
 }
 
 #[test]
-fn a_time_out_in_the_instant_of_the_grant_tells_the_truth() {
+fn a_time_out_in_the_instant_of_the_grant_answers_what_is_held() {
     for wait in ["BLOCK 100", "QUEUE 60000 BLOCK 100"] {
-        let (server, mut dialog) = full_pool(Server::builder());
+        let (server, mut dialog) = Server::full_pool();
         let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {wait}"));
         // The time passes within the unit; the server looks at its clock after that.
         dialog.transaction(&["SEAT.RELEASE pool a", "DEBUG SLEEP 0.2"]);
-        holds_what_it_is_told(&server, &mut waiter, wait);
+        holds_what_its_reply_says(&server, &mut waiter, wait);
     }
 }
 
-/// 6.2 and 7.0 take a client that they told of a new key, and that was not served, for the one
+/// 6.2 and 7.0 take a client that they woke for a new key, and that was not served, for the one
 /// whose command runs.
 #[test]
 fn a_client_passed_over_that_goes_leaves_nothing_behind() {

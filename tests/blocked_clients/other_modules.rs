@@ -17,7 +17,7 @@ pub fn listened_to(dir: &TempDir, module_args: &str) -> Server {
 }
 
 #[test]
-fn a_client_that_is_granted_a_seat_before_it_is_blocked_is_told() {
+fn a_client_granted_a_seat_before_it_is_blocked_hears_it() {
     let dir = TempDir::new().expect("a directory");
     let server = listened_to(&dir, "");
     let mut dialog = Dialog::with(&server);

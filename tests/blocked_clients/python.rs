@@ -37,7 +37,7 @@ with connect(30) as client:
     assert ask(client, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 20") == [0, "QUEUED", 1, 1, 1]
     assert ask(client, "SEAT.RELEASE pool b") == [0, "SESSION_NOT_FOUND"]
 
-# Shorter than BLOCK: the client gives up and closes, and its place is gone, unless it has a ticket.
+# Shorter than BLOCK: the client gives up and closes, and its position is gone, unless it has a ticket.
 with connect(0.5) as client:
     refused(lambda: ask(client, "SEAT.ACQUIRE pool b 1 BLOCK 30000"))
     refused(lambda: ask(client, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 30000"))

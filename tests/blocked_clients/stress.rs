@@ -29,8 +29,8 @@ struct Client<'a> {
     random: Rng,
     connection: Connection,
     sessions: u64,
-    /// Sessions that were told that they have a seat, and where.
-    told: Vec<(usize, String)>,
+    /// Sessions whose reply was a grant, and where.
+    granted: Vec<(usize, String)>,
     /// Sessions whose last reply was that they have none and no ticket, or that ended without a
     /// reply.
     without: HashSet<String>,
@@ -57,11 +57,11 @@ impl Client<'_> {
         );
         if error.is_io_error() || error.is_connection_dropped() {
             self.connection = self.server.client();
-            self.tell_id();
+            self.send_id();
         }
     }
 
-    fn tell_id(&mut self) {
+    fn send_id(&mut self) {
         let id = redis::cmd("CLIENT").arg("ID").query(&mut self.connection);
         self.ids[self.number].store(id.unwrap_or(NOBODY), Relaxed);
     }
@@ -153,7 +153,7 @@ impl Client<'_> {
                     counts[1] <= MOST_SEATS,
                     "nobody stated this limit: {elements:?}"
                 );
-                self.told.push((pool, session));
+                self.granted.push((pool, session));
             }
             "NO_SEATS_AVAILABLE" => drop(self.without.insert(session)),
             "QUEUED" => assert!(has_ticket, "{elements:?}"),
@@ -163,7 +163,7 @@ impl Client<'_> {
     }
 
     fn release(&mut self) -> Result<(), RedisError> {
-        let Some((pool, session)) = self.told.pop() else {
+        let Some((pool, session)) = self.granted.pop() else {
             return Ok(());
         };
         self.ask(&["SEAT.RELEASE", POOLS[pool], &session])
@@ -206,10 +206,10 @@ fn forty_random_clients_never_overbook_and_leave_nothing() {
                     random: random.fork(),
                     connection: server.client(),
                     sessions: 0,
-                    told: Vec::new(),
+                    granted: Vec::new(),
                     without: HashSet::new(),
                 };
-                client.tell_id();
+                client.send_id();
                 scope.spawn(move || client.run())
             })
             .collect();

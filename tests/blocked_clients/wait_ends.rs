@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::{full_pool, two_waiters};
+use super::two_waiters;
 use crate::support::{Dialog, Server, Waiter, nobody_is_blocked, total};
 
 /// A client that is blocked and will read all that comes until its connection is closed.
@@ -47,7 +47,7 @@ const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut other = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     let mut late = Dialog::with(&server);
     late.expect("SEAT.ACQUIRE pool b 1 BLOCK 1", DENIED);
@@ -63,7 +63,7 @@ fn a_wait_that_times_out_is_denied_and_leaves_the_queue() {
 
 #[test]
 fn a_long_poll_that_times_out_keeps_its_position_as_a_ticket() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let mut late = Dialog::with(&server);
     let queued = "[0, QUEUED, 1, 1, 1]";
     late.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 1", queued);
@@ -81,7 +81,7 @@ fn a_long_poll_that_times_out_keeps_its_position_as_a_ticket() {
 /// Case 5 of the prior art.
 #[test]
 fn a_seat_is_not_given_to_a_client_that_has_disconnected() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     drop(Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0"));
     dialog.queue_becomes("pool", &[]);
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
@@ -94,7 +94,7 @@ fn a_seat_is_not_given_to_a_client_that_has_disconnected() {
 
 #[test]
 fn those_behind_a_disconnected_client_move_up() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let [first, mut second] = two_waiters(&server);
     drop(first);
     dialog.queue_becomes("pool", &["c"]);
@@ -106,7 +106,7 @@ fn those_behind_a_disconnected_client_move_up() {
 
 #[test]
 fn a_lost_long_poll_keeps_its_position_for_its_tickets_time() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     drop(Waiter::of(
         &server,
         "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 0",
@@ -125,7 +125,7 @@ fn a_lost_long_poll_keeps_its_position_for_its_tickets_time() {
 
 #[test]
 fn a_killed_client_leaves_the_queue() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let (doomed, id) = Doomed::of(&server, "b");
     let mut other = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     dialog.expect(&format!("CLIENT KILL ID {id}"), "1");
@@ -139,7 +139,7 @@ fn a_killed_client_leaves_the_queue() {
 
 #[test]
 fn all_clients_can_be_killed_at_once() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     let doomed: Vec<_> = (0..50)
         .map(|number| Doomed::of(&server, &format!("s{number}")).0)
         .collect();
@@ -157,7 +157,7 @@ fn all_clients_can_be_killed_at_once() {
 
 #[test]
 fn an_unblocked_client_leaves_the_queue_and_goes_on() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     for (how, reply) in [
         ("", DENIED),
         (" TIMEOUT", DENIED),
@@ -182,7 +182,7 @@ fn an_unblocked_client_leaves_the_queue_and_goes_on() {
 
 #[test]
 fn an_unblocked_long_poll_keeps_its_position() {
-    let (server, mut dialog) = full_pool(Server::builder());
+    let (server, mut dialog) = Server::full_pool();
     for (how, reply) in [
         ("TIMEOUT", "[0, QUEUED, 1, 1, 1]"),
         ("ERROR", "!UNBLOCKED client unblocked via CLIENT UNBLOCK"),
@@ -201,15 +201,14 @@ fn an_unblocked_long_poll_keeps_its_position() {
 fn an_expiry_during_a_pause_is_granted_after_it() {
     const PAUSE: Duration = Duration::from_millis(300);
     for mode in ["WRITE", "ALL"] {
-        let (server, mut dialog) = Server::builder().recording().scene();
-        dialog.acquire("pool", "a", 1, "{}");
+        let (server, mut dialog) = Server::builder().recording().full_pool();
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {} PX 60000 BLOCK 0");
         let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 100");
         let mut late = Waiter::of(&server, "SEAT.ACQUIRE pool d 1 BLOCK 100");
         let start = Instant::now();
         dialog.expect("SEAT.ACQUIRE pool a 1 PX 60", "[1, ALREADY_ACTIVE, 1, 60]");
         dialog.expect(&format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis()), "+OK");
-        // The expiry may come before the pause on a slow machine; then these are told so.
+        // The expiry may come before the pause on a slow machine; then these hear so.
         assert!(poll.read().starts_with("[0, QUEUED, "));
         assert!(late.read().starts_with("[0, NO_SEATS_AVAILABLE, "));
         let granted_before = server_granted(&mut Dialog::with(&server), mode);
@@ -237,8 +236,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
         server.shutdown();
         server.port()
     };
-    let (server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     dialog.acquire("leased", "a", 1, "{}");
     let clients: Vec<_> = ["b", "c", "d"]
         .map(|session| Doomed::of(&server, session).0)
@@ -277,8 +275,7 @@ fn a_demotion_ends_all_waits_and_nobody_is_granted_a_seat_there() {
 #[test]
 fn a_demoted_primary_sends_its_waiters_away() {
     let other = Server::builder().tcp().start();
-    let (server, mut dialog) = Server::builder().tcp().scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::builder().tcp().full_pool();
     let mut there = Dialog::with(&other);
     there.acquire("pool", "x", 5, "{}");
     let (doomed, _) = Doomed::of(&server, "b");
@@ -297,8 +294,7 @@ fn a_demoted_primary_sends_its_waiters_away() {
 
 #[test]
 fn a_server_shuts_down_while_clients_are_blocked() {
-    let (mut server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (mut server, _dialog) = Server::builder().recording().full_pool();
     let clients: Vec<_> = ["b", "c"]
         .map(|session| Doomed::of(&server, session).0)
         .into();
@@ -317,7 +313,7 @@ fn a_server_shuts_down_while_clients_are_blocked() {
 
 #[test]
 fn a_time_out_at_an_expired_pool_harms_nobody() {
-    let (server, mut dialog) = full_pool(Server::builder().recording());
+    let (server, mut dialog) = Server::builder().recording().full_pool();
     dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
     let mut late = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 40");
     let mut poll = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 QUEUE 60000 BLOCK 60");

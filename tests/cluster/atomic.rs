@@ -4,7 +4,7 @@ use crate::support::cluster::{
     Slots, begin_atomic_migration, id_of, is_sent_away, migrate_atomically, moves_slots_atomically,
     node, slot, state_of_migration, two_nodes,
 };
-use crate::support::{Dialog, Server, Waiter, eventually, total};
+use crate::support::{Dialog, Server, Waiter, eventually, total, total_becomes};
 
 /// Two nodes, if their server moves slots in one step, and the range of the pool's slot alone.
 fn two_nodes_of_a_kind() -> Option<(Server, Server, [Slots; 1])> {
@@ -41,9 +41,7 @@ fn a_pool_that_migrates_atomically_keeps_all_that_is_in_it() {
     other.expect("SEAT.ACQUIRE pool c 2 PX 1", "[1, ACQUIRED, 2, 2, 1]");
     // The lease ends by itself on the node that has the pool, and the next in the queue can have
     // the seat.
-    eventually("the lease is reclaimed", || {
-        total(&there, "seat_expired") == 1
-    });
+    total_becomes(&there, "seat_expired", 1);
     other.expect("SEAT.ACQUIRE pool d 2", "[1, ACQUIRED, 2, 2]");
     for node in [&here, &there] {
         assert_eq!(total(node, "seat_ignored_effects"), 0);
@@ -110,9 +108,7 @@ fn an_atomic_migration_that_is_cancelled_leaves_the_pool() {
         Dialog::with(&there).ask("DBSIZE") == "0"
     });
     dialog.expect("SEAT.ACQUIRE pool b 1 PX 1", "[1, ALREADY_ACTIVE, 1, 1]");
-    eventually("the lease is reclaimed", || {
-        total(&here, "seat_expired") == 1
-    });
+    total_becomes(&here, "seat_expired", 1);
     dialog.expect("SEAT.ACQUIRE pool c 1", "[1, ACQUIRED, 1, 1]");
     // The same slot can go after all.
     let digest = dialog.digest_of("pool");
@@ -159,9 +155,7 @@ fn replicas_follow_a_pool_that_migrates_atomically() {
     migrate_atomically(&here, &there, &range);
     other.expect("SEAT.ACQUIRE pool b 3 PX 1", "[1, ALREADY_ACTIVE, 3, 1]");
     assert_ne!(other.digest_of("pool"), digest);
-    eventually("the lease is reclaimed", || {
-        total(&there, "seat_expired") == 1
-    });
+    total_becomes(&there, "seat_expired", 1);
     there.wait_for_offset(&right);
     here.wait_for_offset(&left);
     assert_eq!(right.digest(), there.digest());

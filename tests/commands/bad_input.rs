@@ -299,9 +299,7 @@ fn metadata_that_nest_too_deep() {
         let stored = dialog.bytes(&["SEAT.GET", "pool", session]);
         assert!(stored.starts_with(text.trim_end_matches('}').as_bytes()));
     }
-    let digest = server.digest();
-    dialog.expect("DEBUG RELOAD", "+OK");
-    assert_eq!(server.digest(), digest);
+    server.reloads_the_same("DEBUG RELOAD");
 }
 
 #[test]

@@ -355,8 +355,7 @@ fn a_cursor_is_refused_where_another_value_took_the_name() {
 
 #[test]
 fn a_cursor_is_good_on_the_node_that_returned_it() {
-    let primary = Server::builder().tcp().start();
-    let mut dialog = Dialog::with(&primary);
+    let (primary, mut dialog) = Server::builder().tcp().scene();
     let begun = begun(&mut dialog);
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);

@@ -3,7 +3,7 @@
 use crate::support::{Dialog, Server, eventually};
 
 /// Nothing but the pools may move used_memory: nor those that are gone, which Valkey frees later
-/// unless it is told not to.
+/// unless it is asked not to.
 fn quiet_server() -> Server {
     let at_once = "lazyfree-lazy-user-del no";
     let server = Server::builder().config(at_once).start();
@@ -36,11 +36,11 @@ fn usage(server: &Server, key: &str) -> i64 {
 }
 
 #[track_caller]
-fn within_ten_percent(what: &str, told: i64, truth: i64) {
+fn within_ten_percent(what: &str, said: i64, truth: i64) {
     assert!(
-        (told - truth).abs() * 10 <= truth,
-        "{what}: MEMORY USAGE says {told}, used_memory grew by {truth} ({:+.1} %)",
-        (told - truth) as f64 * 100.0 / truth as f64
+        (said - truth).abs() * 10 <= truth,
+        "{what}: MEMORY USAGE says {said}, used_memory grew by {truth} ({:+.1} %)",
+        (said - truth) as f64 * 100.0 / truth as f64
     );
 }
 
@@ -88,10 +88,10 @@ fn of_tiny_pools() {
         (0..1900).map(|n| format!("SEAT.ACQUIRE pool-{n} {} 5 {}", id(n), metadata(n))),
     );
     let truth = server.used_memory_alone() - before;
-    let told = (0..1900)
+    let said = (0..1900)
         .map(|n| usage(&server, &format!("pool-{n}")))
         .sum();
-    within_ten_percent("1,900 pools of one session", told, truth);
+    within_ten_percent("1,900 pools of one session", said, truth);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! run in between; while writes are paused; and on a replica.
 
 use super::grants_until;
-use crate::support::{Dialog, Server, effects_of, eventually, total, wait_for_reclaim};
+use crate::support::{Dialog, Events, Server, effects_of, eventually, total, wait_for_reclaim};
 
 /// Longer than any lease of one millisecond.
 const PASS: &str = "DEBUG SLEEP 0.005";
@@ -97,12 +97,8 @@ fn a_pool_of_expired_sessions_is_empty_and_there() {
 
 #[test]
 fn a_grant_to_an_expired_session_replaces_it() {
-    let (server, mut dialog) = Server::builder()
-        .recording()
-        .config("notify-keyspace-events EdA")
-        .scene();
-    let mut events = Dialog::with(&server);
-    events.ask("PSUBSCRIBE *seat.*");
+    let (server, mut dialog) = Server::builder().recording().scene();
+    let mut events = Events::matching(&server, "EdA", "*seat.*");
     let effects = effects_of(&server, || {
         let replies = dialog.at_once(&[
             r#"SEAT.ACQUIRE pool a 1 {"heartbeat_count":7,"n":1} PX 1"#,
@@ -135,14 +131,13 @@ fn a_grant_to_an_expired_session_replaces_it() {
         ),
         (2, 1)
     );
-    let heard: Vec<String> = (0..4).map(|_| events.next_event().0).collect();
     assert_eq!(
-        heard,
+        events.take(4),
         [
-            "seat.acquired",
-            "seat.expired",
-            "seat.acquired",
-            "seat.heartbeat"
+            "seat.acquired pool",
+            "seat.expired pool",
+            "seat.acquired pool",
+            "seat.heartbeat pool"
         ]
     );
 }
@@ -230,8 +225,7 @@ fn restore_and_pause(dialog: &mut Dialog, key: &str, dump: &[u8]) {
 fn used_is_exact_and_cheap_with_100k_expired_sessions() {
     const MANY: usize = 100_000;
     let (few, many) = (dump_of_expired(10), dump_of_expired(MANY));
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
+    let (primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     primary.wait_for_offset(&replica);
 
@@ -256,8 +250,7 @@ fn used_is_exact_and_cheap_with_100k_expired_sessions() {
         let before = total(&primary, "seat_expired");
         dialog.expect("CLIENT UNPAUSE", "+OK");
         wait_for_reclaim(&primary, before + expired);
-        primary.wait_for_offset(&replica);
-        assert_eq!(primary.digest(), replica.digest());
+        primary.replica_agrees(&replica);
         for server in [&primary, &replica] {
             Dialog::with(server).expect("SEAT.SESSIONS pool", r#"["live"]"#);
         }
@@ -322,8 +315,7 @@ fn used_is_exact_while_leases_expire_one_by_one() {
 
 #[test]
 fn a_replica_answers_by_the_deadline_alone() {
-    let mut primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
+    let (mut primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     dialog.at_once(&[
         "SEAT.ACQUIRE pool a 2 PX 100",

@@ -139,8 +139,7 @@ const GIVES_ON: &str = "
 
 #[test]
 fn a_floor_revives_nobody_whose_seat_was_given_on() {
-    let server = Server::builder().shipped_grace().recording().start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = Server::builder().shipped_grace().recording().scene();
     dialog.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
     let effects = effects_of(&server, || {
         dialog.ask_args(&["EVAL", GIVES_ON, "2", "clock", "pool"]);
@@ -200,7 +199,7 @@ fn nobody_is_lost_while_writes_are_refused_or_soon_after() {
 #[test]
 fn nobody_is_lost_while_the_disk_is_full() {
     let (server, mut dialog) = with_grace(1500).config("save 3600 1000000").scene();
-    // A file cannot take the place of a folder.
+    // A file cannot replace a folder.
     let in_the_way = server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
     let held = Held::of(&server);
@@ -314,7 +313,7 @@ fn a_promoted_replica_gives_holders_the_time_to_reconnect() {
         dialog.ask(&format!("SEAT.ACQUIRE pool {session} 2 PX 3000"));
     }
     let deadline_ms = dialog.now_ms() + 3000;
-    // A replica tells how far it is once a second: the primary must not expire them before.
+    // A replica reports how far it is once a second: the primary must not expire them before.
     primary.wait_for_offset(&replica);
     primary.kill9();
     let mut dialog = Dialog::with(&replica);

@@ -1,10 +1,12 @@
-//! After what may have lost grants, a server that is told to holds its own back until the leases of
+//! After what may have lost grants, a server that is configured to holds its own back until the leases of
 //! those grants are over.
 
 use std::time::{Duration, Instant};
 
 use crate::reclaim::paused_writes::signal;
-use crate::support::{Builder, Dialog, Server, Waiter, eventually, total, wait_for_reclaim};
+use crate::support::{
+    Builder, Dialog, Server, Waiter, eventually, total, total_becomes, wait_for_reclaim,
+};
 
 fn with_hold(hold_ms: i64) -> Builder {
     Server::builder().module_args(&format!("grant-hold {hold_ms}"))
@@ -43,9 +45,7 @@ fn is_served(dialog: &mut Dialog, what: &str) {
 fn a_load_holds_grants_and_nothing_else() {
     for reload in ["restart", "DEBUG RELOAD"] {
         let (mut server, mut dialog) = with_hold(2500).config("appendonly yes").scene();
-        eventually("no hold is left of the start", || {
-            total(&server, "seat_grant_hold_ms") == 0
-        });
+        total_becomes(&server, "seat_grant_hold_ms", 0);
         for session in ["a", "b"] {
             dialog.acquire("pool", session, 9, "{}");
         }
@@ -100,9 +100,7 @@ fn a_denied_call_changes_nothing_while_grants_are_held() {
 #[test]
 fn a_flush_holds_grants_in_its_database_alone() {
     let (server, mut dialog) = with_hold(2000).scene();
-    eventually("no hold is left of the start", || {
-        total(&server, "seat_grant_hold_ms") == 0
-    });
+    total_becomes(&server, "seat_grant_hold_ms", 0);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE empty waiter 0 BLOCK 0");
     dialog.ask("SELECT 1");
     dialog.ask("FLUSHDB");
@@ -166,9 +164,7 @@ fn most_after_lost_grants(hold_ms: i64) -> usize {
     let replica = with_hold(hold_ms).replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     let mut dialog = Dialog::with(&primary);
-    eventually("no hold is left of the start", || {
-        total(&primary, "seat_grant_hold_ms") == 0
-    });
+    total_becomes(&primary, "seat_grant_hold_ms", 0);
     signal(&replica, "STOP");
     // What stands in the replica's socket would reach it yet.
     assert_eq!(dialog.number("CLIENT KILL TYPE replica"), 1);

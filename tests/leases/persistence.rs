@@ -159,8 +159,7 @@ fn in_a_dump() {
 fn in_a_failover_by_each_way_of_reaching_the_replica() {
     // The leases reach one replica in the first synchronisation and the other in the stream.
     for streamed in [false, true] {
-        let mut primary = Server::builder().tcp().start();
-        let mut dialog = Dialog::with(&primary);
+        let (mut primary, mut dialog) = Server::builder().tcp().scene();
         if !streamed {
             fill(&mut dialog);
         }

@@ -226,7 +226,7 @@ fn scripts_from_a_primary_without_the_module_stay_scripts() {
     let verbatim = if Server::plain().version() < (7, 0, 0) {
         "lua-replicate-commands no"
     } else {
-        // Later servers replicate what a script did, whatever they are told.
+        // Later servers replicate what a script did, whatever the setting.
         "lua-time-limit 5000"
     };
     let primary = Server::builder().plain().tcp().config(verbatim).start();

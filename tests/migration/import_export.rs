@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{ACQUIRE, HEARTBEAT, load};
-use crate::support::{Dialog, Server, Traces, Waiter, replicated, total};
+use crate::support::{Dialog, Events, Server, Traces, Waiter, replicated, total};
 
 /// A hash of JSON texts, parsed.
 #[track_caller]
@@ -76,9 +76,7 @@ fn what_the_scripts_wrote_goes_there_and_back_the_same() {
     dialog.expect("SEAT.HEARTBEAT p bare", "[0, METADATA_NOT_FOUND]");
     dialog.expect("SEAT.GET p bare", "nil");
     dialog.expect("SEAT.ACQUIRE p bare 1", "[1, ALREADY_ACTIVE, 7]");
-    let digest = server.digest();
-    dialog.expect("DEBUG RELOAD", "+OK");
-    assert_eq!(server.digest(), digest);
+    server.reloads_the_same("DEBUG RELOAD");
 
     dialog.expect("SEAT.EXPORT p set hash", "7");
     dialog.expect("EXISTS p", "0");
@@ -259,8 +257,7 @@ fn both_reach_the_aof_and_the_replicas_as_what_they_did() {
             "EXEC",
         ]
     );
-    server.wait_for_offset(&replica);
-    assert_eq!(server.digest(), replica.digest());
+    server.replica_agrees(&replica);
     let sent = replicated(&server, || dialog.expect("SEAT.EXPORT p set hash", "1"));
     assert_eq!(
         sent,
@@ -272,8 +269,7 @@ fn both_reach_the_aof_and_the_replicas_as_what_they_did() {
             "EXEC",
         ]
     );
-    server.wait_for_offset(&replica);
-    assert_eq!(server.digest(), replica.digest());
+    server.replica_agrees(&replica);
     for command in [import.as_str(), "SEAT.EXPORT p set hash"] {
         let reply = Dialog::with(&replica).ask(command);
         assert!(reply.starts_with("!READONLY"), "{command}: {reply}");
@@ -282,12 +278,9 @@ fn both_reach_the_aof_and_the_replicas_as_what_they_did() {
 
 #[test]
 fn watchers_and_listeners_hear_of_all_three_keys() {
-    let server = Server::builder()
-        .config("notify-keyspace-events KA")
-        .start();
-    let (mut dialog, mut listener) = (Dialog::with(&server), Dialog::with(&server));
+    let (server, mut dialog) = Server::scene();
     super::fill(&mut dialog, &["a", "b"]);
-    listener.ask("PSUBSCRIBE __keyspace@0__:*");
+    let mut events = Events::matching(&server, "KA", "__keyspace@0__:*");
     let import = format!("SEAT.IMPORT p {} {}", super::SESSIONS, super::METADATA);
     for (watched, command) in [
         ("p", import.as_str()),
@@ -303,29 +296,24 @@ fn watchers_and_listeners_hear_of_all_three_keys() {
         other.expect("EXEC", "nil array");
     }
     let expected = [
-        "p seat.imported",
-        "license:p:active_sessions del",
-        "license:p:session_metadata del",
-        "p del",
-        "set sadd",
-        "hash hset",
-        "p seat.imported",
-        "set del",
-        "hash del",
-        "p del",
-        "set sadd",
-        "hash hset",
+        "seat.imported p",
+        "del license:p:active_sessions",
+        "del license:p:session_metadata",
+        "del p",
+        "sadd set",
+        "hset hash",
+        "seat.imported p",
+        "del set",
+        "del hash",
+        "del p",
+        "sadd set",
+        "hset hash",
     ];
-    for line in expected {
-        let message = listener.read();
-        let words: Vec<&str> = message.split('"').collect();
-        let name = words[5].trim_start_matches("__keyspace@0__:");
-        assert_eq!(format!("{name} {}", words[7]), line, "{message}");
-    }
+    assert_eq!(events.take(expected.len()), expected);
 }
 
 #[test]
-fn those_who_wait_at_an_exported_pool_are_told_to_retry() {
+fn those_who_wait_at_an_exported_pool_hear_to_retry() {
     let (server, mut dialog) = Server::scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p b 1 BLOCK 0");

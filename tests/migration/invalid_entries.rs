@@ -4,7 +4,7 @@
 use super::{
     ACQUIRE, METADATA, RELEASE, SESSIONS, all_settings, fill, put_invalid_entry, with_migration,
 };
-use crate::support::{Dialog, Server, Traces, Waiter, eventually, replicated, total};
+use crate::support::{Dialog, Events, Server, Traces, Waiter, replicated, total, total_becomes};
 
 /// Instead of an ACQUIRE's seats.
 const RELEASED: &str = "released";
@@ -81,9 +81,7 @@ fn a_call_that_changes_nothing_leaves_no_trace() {
         .recording()
         .module_args(&all_settings())
         .start();
-    eventually("the first look is over", || {
-        total(&server, "seat_script_key_scan") == 0
-    });
+    total_becomes(&server, "seat_script_key_scan", 0);
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 9, "{}");
     put_invalid_entry(&mut dialog, "s");
@@ -134,7 +132,6 @@ fn their_sessions_can_be_released_and_revoked() {
     ] {
         let server = Server::builder()
             .recording()
-            .config("notify-keyspace-events EA")
             .tcp()
             .module_args(&all_settings())
             .start();
@@ -145,8 +142,7 @@ fn their_sessions_can_be_released_and_revoked() {
             put_invalid_entry(&mut dialog, session);
         }
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 3 BLOCK 0");
-        let mut listener = Dialog::with(&server);
-        listener.ask("PSUBSCRIBE __keyevent@0__:seat.*");
+        let mut events = Events::matching(&server, "EA", "__keyevent@0__:seat.*");
         let sent = replicated(&server, || dialog.expect(command, reply));
         let [multi, srem, hdel, grant, exec] = &sent[..] else {
             panic!("{sent:?}")
@@ -156,18 +152,14 @@ fn their_sessions_can_be_released_and_revoked() {
         assert_eq!(hdel, &format!("HDEL {METADATA} s"));
         assert!(grant.starts_with("SEAT.EFFECT p GRANT w 3 "), "{grant}");
         waiter.hears("[1, ACQUIRED, 3, 3]");
-        let told = listener.read();
-        assert!(told.ends_with(&format!(r#":{event}", "p"]"#)), "{told}");
+        assert_eq!(events.next(), format!("{event} p"));
         dialog.expect(&format!("SISMEMBER {SESSIONS} s"), "0");
         dialog.expect(&format!("SCARD {SESSIONS}"), "3");
         let totals = total(&server, &event.replace('.', "_"));
         assert_eq!(totals, 1);
         dialog.expect("SEAT.RELEASE p s", "[0, SESSION_NOT_FOUND]");
-        server.wait_for_offset(&replica);
-        assert_eq!(server.digest(), replica.digest());
-        let digest = server.digest();
-        dialog.expect("DEBUG LOADAOF", "+OK");
-        assert_eq!(server.digest(), digest);
+        server.replica_agrees(&replica);
+        server.reloads_the_same("DEBUG LOADAOF");
     }
 }
 
@@ -195,7 +187,7 @@ fn metadata_of_another_type_is_not_written_to() {
 }
 
 #[test]
-fn a_wait_that_ends_tells_the_count() {
+fn a_wait_that_ends_answers_the_count() {
     let (_server, mut dialog) = with_migration().scene();
     dialog.acquire("p", "a", 1, "{}");
     put_invalid_entry(&mut dialog, "s");
@@ -261,7 +253,7 @@ fn they_count_after_a_restart_and_a_promotion() {
 }
 
 #[test]
-fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
+fn who_waits_for_the_session_of_one_hears_that_it_holds_a_seat() {
     let (server, mut dialog) = with_migration().scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut plain = Waiter::of(&server, "SEAT.ACQUIRE p s 1 BLOCK 0");
@@ -287,12 +279,10 @@ fn who_waits_for_the_session_of_one_is_told_that_it_holds_a_seat() {
 /// 0.
 #[test]
 fn entries_that_come_by_swapdb_are_nobodys_grant() {
-    // In a full pool, and in one that has seats for more than are told at once.
+    // In a full pool, and in one that has seats for more than are answered at once.
     for (clients, seats) in [(1, 2), (66, 999)] {
         let server = with_migration().start();
-        eventually("the first look is over", || {
-            total(&server, "seat_script_key_scan") == 0
-        });
+        total_becomes(&server, "seat_script_key_scan", 0);
         let mut dialog = Dialog::with(&server);
         dialog.acquire("p", "a", 1, "{}");
         let wait = |n| Waiter::of(&server, &format!("SEAT.ACQUIRE p s{n} 1 BLOCK 0"));

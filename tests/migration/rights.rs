@@ -84,7 +84,7 @@ fn adoption_within_a_script_goes_by_the_user_who_runs_it() {
     );
     admin.expect(&format!("EXISTS {SESSIONS} {METADATA}"), "2");
     if server.version() < (7, 0, 0) {
-        // 6.2 does not tell for whom a script runs, so it has to be so for everybody.
+        // 6.2 does not say for whom a script runs, so it has to be so for everybody.
         let reply = run(&mut admin);
         assert!(reply.contains("permissions"), "{reply}");
         admin.expect("ACL DELUSER worker", "1");

@@ -79,7 +79,7 @@ fn make_sha_prints_the_hash_by_which_a_script_is_called() {
     );
 }
 
-/// Runs the block of the guide that has these words in it, with others in the place of what is each
+/// Runs the block of the guide that has these words in it, with others instead of what is each
 /// machine's own, and returns what it prints.
 #[track_caller]
 fn run_block(words: &str, folder: &Path, own: &[(&str, String)]) -> String {

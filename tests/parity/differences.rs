@@ -344,13 +344,13 @@ fn metadata() -> Vec<Difference> {
             &format!("{error} | "),
         )
     };
-    let count = |literal: &str, beat: &str, beaten: &str| {
+    let count = |literal: &str, answer: &str, counted: &str| {
         answers(
             &[
                 acquire("s", "5", &format!(r#"{{"heartbeat_count":{literal}}}"#)),
                 heartbeat("s"),
             ],
-            &format!(r#"1 ACQUIRED 1 5; {beat} | s={{"heartbeat_count":{beaten}}}"#),
+            &format!(r#"1 ACQUIRED 1 5; {answer} | s={{"heartbeat_count":{counted}}}"#),
             "ERR heartbeat_count in metadata must be an integer; 0 SESSION_NOT_ACTIVE | ",
         )
     };
@@ -363,7 +363,7 @@ fn metadata() -> Vec<Difference> {
     vec![
         Difference {
             name: "metadata left out",
-            why: "the script fails after it took the seat, which leaks; nothing to tell is a fair thing to say",
+            why: "the script fails after it took the seat, which leaks; to have no metadata is legitimate",
             covers: Covers::Answer(|step, sessions| {
                 let seats = strict_integer(step.arguments.get(1)?)?;
                 let fresh =

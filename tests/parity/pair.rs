@@ -149,14 +149,14 @@ impl Pair {
         let after = self.module_state(&step.key)?;
         let oracle = self.scripts_state(&step.key);
 
-        let told = || {
+        let replies = || {
             format!(
                 "the scripts: {}\nthe module:  {}",
                 scripts.escape_ascii(),
                 module.escape_ascii()
             )
         };
-        let wrong = |what: String| Err(format!("{what}\n{}", told()));
+        let wrong = |what: String| Err(format!("{what}\n{}", replies()));
         if let Err(what) = consistent(step, &module, &before, &after, span) {
             return wrong(what);
         }
@@ -366,13 +366,13 @@ fn consistent(
     match word {
         b"ACQUIRED" => {
             let stored = object(after)?;
-            let (at, beat) = (stored.get("acquired_at"), stored.get("last_heartbeat"));
+            let (at, last_heartbeat) = (stored.get("acquired_at"), stored.get("last_heartbeat"));
             let now = at
                 .and_then(serde_json::Value::as_u64)
                 .is_some_and(|at| span.contains(&at));
-            if !now || at != beat {
+            if !now || at != last_heartbeat {
                 return Err(format!(
-                    "acquired_at {at:?} and last_heartbeat {beat:?} are not of {span:?}"
+                    "acquired_at {at:?} and last_heartbeat {last_heartbeat:?} are not of {span:?}"
                 ));
             }
             let sent = step
@@ -390,9 +390,14 @@ fn consistent(
         }
         b"HEARTBEAT_UPDATED" => {
             let (mut was, is) = (object(before)?, object(after)?);
-            let beat = is.get("last_heartbeat").cloned().unwrap_or_default();
-            if !beat.as_u64().is_some_and(|beat| span.contains(&beat)) {
-                return Err(format!("last_heartbeat {beat} is not of {span:?}"));
+            let last_heartbeat = is.get("last_heartbeat").cloned().unwrap_or_default();
+            if !last_heartbeat
+                .as_u64()
+                .is_some_and(|last_heartbeat| span.contains(&last_heartbeat))
+            {
+                return Err(format!(
+                    "last_heartbeat {last_heartbeat} is not of {span:?}"
+                ));
             }
             let Value::Array(elements) = &reply else {
                 unreachable!("a word was in it")
@@ -400,7 +405,7 @@ fn consistent(
             let Value::Int(count) = elements[2] else {
                 return Err(format!("no count in {reply:?}"));
             };
-            was.insert("last_heartbeat".to_owned(), beat);
+            was.insert("last_heartbeat".to_owned(), last_heartbeat);
             was.insert("heartbeat_count".to_owned(), count.into());
             if !json::same_object(&was, &is) {
                 return Err("a heartbeat changed more than its count and its time".to_owned());

@@ -1,4 +1,4 @@
-//! What cannot join is told why, and leaves nothing behind.
+//! What cannot join hears why, and leaves nothing behind.
 
 use super::recording;
 use crate::support::{Dialog, Server, Traces, Waiter};
@@ -7,9 +7,7 @@ const FULL: &str = "!ERR the queue of this pool is full";
 
 #[test]
 fn a_malformed_call_queues_nothing() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     dialog.expect("SET text x", "+OK");
     let before = Traces::of(&server);
     let long = format!("{{\"k\":\"{}\"}} QUEUE 9", "x".repeat(16_384));
@@ -85,8 +83,7 @@ fn a_malformed_call_queues_nothing() {
 
 #[test]
 fn the_extremes_are_accepted() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool b 1 queue 86400000", queued);
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000 EX 9 bLoCk 1", queued);
@@ -111,8 +108,7 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
     let (server, mut dialog) = Server::builder()
         .recording()
         .module_args("max-queue-length 2 max-queue-ms 60000")
-        .scene();
-    dialog.acquire("pool", "a", 1, "{}");
+        .full_pool();
     dialog.acquire("other", "a", 1, "{}");
     dialog.begins("SEAT.ACQUIRE pool t 1 QUEUE 60001", "!ERR QUEUE must be");
     let queued = "[0, QUEUED, 1, 1, 1]";
@@ -133,17 +129,16 @@ fn a_queue_at_its_configured_length_takes_nobody_else() {
     dialog.expect("SEAT.RELEASE pool t", "[0, SESSION_NOT_FOUND]");
     dialog.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
 
-    let (_server, mut dialog) = Server::builder().module_args("max-queue-length 0").scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = Server::builder()
+        .module_args("max-queue-length 0")
+        .full_pool();
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 9", FULL);
     dialog.expect("SEAT.ACQUIRE pool b 1 BLOCK 9", FULL);
 }
 
 #[test]
 fn only_joining_is_refused_when_memory_is_full() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
@@ -160,8 +155,7 @@ fn only_joining_is_refused_when_memory_is_full() {
 
 #[test]
 fn a_poll_keeps_its_position_when_memory_is_full() {
-    let (_server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = Server::full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", queued);
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
@@ -170,8 +164,7 @@ fn a_poll_keeps_its_position_when_memory_is_full() {
 
 #[test]
 fn a_plain_denial_changes_nothing_while_others_wait() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
     let queued = "[0, QUEUED, 2, 2, 1]";

@@ -67,8 +67,7 @@ fn an_expired_seat_not_yet_reclaimed_is_not_for_newcomers() {
 
 #[test]
 fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     let denied = "[0, NO_SEATS_AVAILABLE, 0, 1]";
@@ -125,8 +124,7 @@ fn nobody_passes_a_long_poll_whose_ticket_awaits_the_timer() {
 
 #[test]
 fn blocking_where_the_server_may_not_block_answers_at_once() {
-    let (_server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = Server::builder().recording().full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     for (options, reply) in [("BLOCK 0", DENIED), ("QUEUE 60000 BLOCK 0", queued)] {
         let acquire = format!("SEAT.ACQUIRE pool b 1 {options}");

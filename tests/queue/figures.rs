@@ -46,8 +46,7 @@ fn a_wrong_figure_of_a_client_that_was_killed_holds_nobody_up() {
 #[test]
 fn a_wrong_figure_ahead_keeps_its_position_and_holds_nobody_up() {
     for figure in [1, 0, -1] {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         dialog.acquire("pool", "a", 2, "{}");
         dialog.acquire("pool", "b", 2, "{}");
         let _wrong = Waiter::of(
@@ -64,8 +63,7 @@ fn a_wrong_figure_ahead_keeps_its_position_and_holds_nobody_up() {
 #[test]
 fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
     for figure in [1, 0] {
-        let server = Server::start();
-        let mut dialog = Dialog::with(&server);
+        let (server, mut dialog) = Server::scene();
         dialog.acquire("pool", "a", 2, "{}");
         dialog.acquire("pool", "b", 2, "{}");
         dialog.expect(
@@ -101,7 +99,7 @@ fn a_wrong_figure_of_a_grant_holds_nobody_up() {
 
 #[test]
 fn resize_lets_those_in_who_waited_by_the_old_figure() {
-    let server = recording();
+    let server = recording().start();
     let (mut dialog, mut bob) = with_bob_waiting(&server);
     dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", "[0, QUEUED, 2, 2, 2]");
     // The licence has grown, and a newcomer knows it first.
@@ -122,8 +120,7 @@ fn resize_lets_those_in_who_waited_by_the_old_figure() {
 
 #[test]
 fn resize_of_a_missing_pool_serves_those_who_wait_there() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let mut bob = Waiter::of(&server, "SEAT.ACQUIRE pool bob 0 BLOCK 0");
     let sent = units(&server, || dialog.expect("SEAT.RESIZE pool 1", "1"));
     assert_eq!(sent, [["pool GRANT bob 1 T T - 0 0 {}"]]);
@@ -132,9 +129,7 @@ fn resize_of_a_missing_pool_serves_those_who_wait_there() {
 
 #[test]
 fn a_ninth_figure_is_refused_and_a_poll_keeps_the_one_it_has() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     for figure in -6..=1 {
         let reply = dialog.ask(&format!("SEAT.ACQUIRE pool t{figure} {figure} QUEUE 60000"));
         assert!(reply.contains("QUEUED"), "{reply}");

@@ -5,8 +5,7 @@ use crate::support::{Dialog, Server, Waiter, eventually, now_ms, replicated, tot
 
 #[test]
 fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let released = ["pool FREE released a", "pool GRANT b 1 T T - 0 0 {\"m\":1}"];
     let revoked = ["pool FREE revoked a", "pool GRANT b 1 T T - 0 0 {\"m\":1}"];
     let expired = ["pool FREE expired a", "pool GRANT b 1 T T - 0 0 {\"m\":1}"];
@@ -42,8 +41,7 @@ fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
 
 #[test]
 fn transactions_and_scripts_grant_within_their_own_unit() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let script = "redis.call('SEAT.RELEASE', KEYS[1], 'a')
         redis.call('SET', 'text', 'x')
         return redis.call('SEAT.RELEASE', KEYS[1], 'b')";
@@ -84,8 +82,7 @@ fn transactions_and_scripts_grant_within_their_own_unit() {
 
 #[test]
 fn an_expiry_grants_by_timer_in_one_unit() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     dialog.expect("SELECT 3", "+OK");
     let sent = units(&server, || {
         dialog.expect("SEAT.ACQUIRE pool a 1", "[1, ACQUIRED, 1, 1]");
@@ -107,8 +104,7 @@ fn an_expiry_grants_by_timer_in_one_unit() {
 
 #[test]
 fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     dialog.expect("MULTI", "+OK");
     let steps = [
         ("SEAT.ACQUIRE pool a 1 PX 20", "[1, ACQUIRED, 1, 1, 20]"),
@@ -147,9 +143,7 @@ fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
 #[test]
 fn a_command_grants_a_bounded_number_and_the_timer_the_rest() {
     const WAITERS: usize = 300;
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     let mut clients = many_blocked(&server, WAITERS);
     let mut at_once = 0;
     let sent = units(&server, || {
@@ -175,8 +169,7 @@ fn a_command_grants_a_bounded_number_and_the_timer_the_rest() {
 #[test]
 fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
     const WAITERS: usize = 100;
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let mut clients = many_blocked(&server, WAITERS);
     dialog.expect("MULTI", "+OK");
     for command in [
@@ -210,8 +203,7 @@ fn many_blocked(server: &Server, count: usize) -> Vec<Waiter> {
 
 #[test]
 fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 2, "{}");
     let sent = units(&server, || {
@@ -237,8 +229,7 @@ fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
 
 #[test]
 fn a_lease_starts_at_the_grant() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     for (option, length_ms) in [("EX 70", 70_000), ("PX 70001", 70_001)] {
         dialog.acquire("pool", "a", 1, "{}");
         let command = format!("SEAT.ACQUIRE pool b 1 {option} BLOCK 0");

@@ -1,7 +1,7 @@
 //! Which limit counts, and what changes it.
 
 use super::{NOTHING, recording};
-use crate::support::{Dialog, Server, Traces, Waiter, units};
+use crate::support::{Server, Traces, Waiter, units};
 
 #[test]
 fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
@@ -34,8 +34,7 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
 
 #[test]
 fn resizing_says_how_many_it_granted_and_creates_nothing() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let before = Traces::of(&server);
     dialog.expect("SEAT.RESIZE pool 5", "0");
     assert_eq!(Traces::of(&server), before);
@@ -100,8 +99,7 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
 
 #[test]
 fn waiters_of_different_limits_are_each_held_to_their_own() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     for session in ["a", "b", "c"] {
         dialog.acquire("pool", session, 3, "{}");
     }
@@ -147,8 +145,7 @@ fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
 
 #[test]
 fn a_higher_figure_that_lets_nobody_in_is_a_plain_denial() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     for session in ["a", "b", "c"] {
         dialog.acquire("pool", session, 3, "{}");
     }
@@ -168,9 +165,7 @@ fn a_higher_figure_that_lets_nobody_in_is_a_plain_denial() {
 
 #[test]
 fn an_error_does_not_change_the_limit_either() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
     dialog.expect("CONFIG SET maxmemory 1", "+OK");
     let before = Traces::of(&server);

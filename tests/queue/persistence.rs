@@ -1,7 +1,7 @@
 //! Blocked clients belong to a name, tickets and limits to the value under it: what becomes of the
 //! queue when one of them goes or comes alone.
 
-use crate::support::{Dialog, Server, Waiter, eventually, now_ms, total};
+use crate::support::{Dialog, Server, Waiter, eventually, now_ms, total_becomes};
 
 fn prepared(commands: &[&str]) -> (Server, Dialog) {
     let (server, mut dialog) = Server::scene();
@@ -13,16 +13,14 @@ fn prepared(commands: &[&str]) -> (Server, Dialog) {
 }
 
 #[test]
-fn a_plain_block_takes_the_place_of_its_ticket_and_outlives_it() {
+fn a_plain_block_takes_over_from_its_ticket_and_outlives_it() {
     let (server, mut dialog) =
         prepared(&["SEAT.ACQUIRE pool a 1", "SEAT.ACQUIRE pool b 1 QUEUE 100"]);
     let mut b = Dialog::with(&server);
     b.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
     // Nothing but time ends the position that the ticket had; the client waits on at it.
     let mut c = Dialog::with(&server);
-    eventually("b is blocked", || {
-        total(&server, "seat_blocked_clients") == 1
-    });
+    total_becomes(&server, "seat_blocked_clients", 1);
     c.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
     assert_eq!(dialog.pool_info("pool", "waiting"), 2);
     // Once a later ticket is lost, the earlier would be, too.

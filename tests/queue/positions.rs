@@ -1,14 +1,13 @@
 //! A session has one position, whichever client and kind of waiting it keeps it by.
 
 use super::recording;
-use crate::support::{Dialog, Server, Waiter, eventually, total, units};
+use crate::support::{Dialog, Server, Waiter, eventually, total, total_becomes, units};
 
 const DENIED: &str = "[0, NO_SEATS_AVAILABLE, 1, 1]";
 
 #[test]
 fn a_newer_call_keeps_the_position() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let command = r#"SEAT.ACQUIRE pool b 1 {"older":1} PX 1000 BLOCK 0"#;
     let mut older = Waiter::of(&server, command);
     let older_id = older.id();
@@ -37,8 +36,7 @@ fn a_newer_call_keeps_the_position() {
 
 #[test]
 fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let mut older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"older\":1} BLOCK 0");
     dialog.expect(
         "SEAT.ACQUIRE pool b 2 {\"newer\":1} PX 60000 BLOCK 0",
@@ -51,8 +49,7 @@ fn a_newer_call_with_a_higher_limit_takes_the_seat_itself() {
 
 #[test]
 fn blocking_while_active_answers_at_once() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     for (options, reply) in [
         ("BLOCK 0", "[1, ALREADY_ACTIVE, 1]"),
@@ -66,10 +63,8 @@ fn blocking_while_active_answers_at_once() {
 }
 
 #[test]
-fn a_poll_takes_the_place_of_a_blocked_client() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+fn a_poll_takes_over_the_position_of_a_blocked_client() {
+    let (server, mut dialog) = recording().full_pool();
     for options in ["BLOCK 0", "QUEUE 60000 BLOCK 0"] {
         let mut waiter = Waiter::of(&server, &format!("SEAT.ACQUIRE pool b 1 {options}"));
         let last = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
@@ -84,16 +79,12 @@ fn a_poll_takes_the_place_of_a_blocked_client() {
 }
 
 #[test]
-fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+fn a_blocked_client_takes_over_from_a_ticket_and_outlasts_it() {
+    let (server, mut dialog) = recording().full_pool();
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 400", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Dialog::with(&server);
     waiter.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
-    eventually("it is blocked", || {
-        total(&server, "seat_blocked_clients") == 1
-    });
+    total_becomes(&server, "seat_blocked_clients", 1);
     let mut next = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     eventually("the ticket would be lost", || {
         dialog
@@ -110,14 +101,11 @@ fn a_blocked_client_takes_the_place_of_a_ticket_and_outlasts_it() {
 
 #[test]
 fn a_session_with_a_ticket_counts_once_when_it_blocks() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     dialog.expect("SEAT.ACQUIRE pool b 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]");
     let mut waiter = Dialog::with(&server);
     waiter.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
-    eventually("it is blocked", || {
-        total(&server, "seat_blocked_clients") == 1
-    });
+    total_becomes(&server, "seat_blocked_clients", 1);
     assert_eq!(dialog.queue("pool"), ["b"]);
     assert_eq!(dialog.pool_info("pool", "waiting"), 1);
     dialog.expect("SEAT.ACQUIRE pool c 1 QUEUE 60000", "[0, QUEUED, 1, 1, 2]");
@@ -130,9 +118,7 @@ fn a_session_with_a_ticket_counts_once_when_it_blocks() {
 
 #[test]
 fn release_and_revoke_take_a_waiting_session_out() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     for (command, reply) in [
         ("SEAT.RELEASE pool b", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool b x", "0"),
@@ -155,8 +141,7 @@ fn release_and_revoke_take_a_waiting_session_out() {
 
 #[test]
 fn a_seat_that_was_kept_for_who_leaves_goes_on_in_the_same_unit() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     for (command, reply) in [
         ("SEAT.RELEASE pool t", "[0, SESSION_NOT_FOUND]"),
         ("SEAT.REVOKE pool t", "0"),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::leases::grants_until;
-use crate::support::{Dialog, Server, eventually, total};
+use crate::support::{Dialog, Server, eventually, total, total_becomes};
 
 /// The longest of all round trips until the server's clock shows `until_ms` and `done` agrees,
 /// which is asked now and then.
@@ -99,9 +99,7 @@ fn a_pool_with_many_expired_leases_holds_up_no_other() {
     }
     dialog.ask("SELECT 0");
     dialog.ask_all(grants_until(deadline_ms, MANY));
-    eventually("all seats are taken back", || {
-        total(&server, "seat_expired") == MANY as u64 + 2
-    });
+    total_becomes(&server, "seat_expired", MANY as u64 + 2);
     let freed: Vec<Vec<u8>> = server
         .commands_in_aof()
         .into_iter()

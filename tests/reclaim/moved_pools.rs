@@ -223,9 +223,7 @@ fn step(random: &mut Rng) -> String {
 fn after_anything_in_any_order() {
     let seed = workload::seed();
     let mut random = Rng::with_seed(seed);
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    primary.wait_for_offset(&replica);
+    let (primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     let restore = "local d = redis.call('DUMP', KEYS[1])
         return d and redis.call('RESTORE', KEYS[2], 0, d, 'REPLACE')";
@@ -266,7 +264,7 @@ fn what_is_moved_is_not_late() {
         .config("dynamic-hz no")
         .scene();
     let mut late_ms = Vec::new();
-    let mut events = super::listener(&server, "__keyevent@*__:seat.expired");
+    let mut events = super::events(&server, "__keyevent@*__:seat.expired");
     for moving in [
         "RENAME pool other",
         "MOVE pool 3",
@@ -281,7 +279,7 @@ fn what_is_moved_is_not_late() {
             "DEL pool",
         ]);
         let deadline_ms = now_ms() + 100;
-        events.next_event();
+        events.next();
         late_ms.push(now_ms() - deadline_ms);
     }
     let timely = late_ms.iter().filter(|&&late| late < 100).count();

@@ -12,9 +12,7 @@ fn client_pause_puts_the_reclaim_off() {
         ("CLIENT PAUSE 1500 WRITE", None),
         ("CLIENT PAUSE 300 ALL", None),
     ] {
-        let primary = Server::builder().tcp().start();
-        let replica = Server::builder().replica_of(&primary).start();
-        primary.wait_for_offset(&replica);
+        let (primary, replica) = Server::with_replica();
         let mut dialog = Dialog::with(&primary);
         let lines: Vec<String> = (0..100)
             .map(|n| format!("SEAT.ACQUIRE pool s{n} 200 PX 100"))
@@ -57,9 +55,7 @@ pub fn signal(server: &Server, signal: &str) {
 
 #[test]
 fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    primary.wait_for_offset(&replica);
+    let (primary, replica) = Server::with_replica();
     for (old, new) in [(&primary, &replica), (&replica, &primary)] {
         let expired = [total(old, "seat_expired"), total(new, "seat_expired")];
         let mut dialog = Dialog::with(old);
@@ -94,8 +90,7 @@ fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
             Dialog::with(new).ask("SEAT.CLEANUP during") == "[0, 1]"
                 && total(new, "seat_expired") == expired[1] + 100
         });
-        new.wait_for_offset(old);
-        assert_eq!(old.digest(), new.digest());
+        new.replica_agrees(old);
         assert_eq!(total(old, "seat_expired"), expired[0]);
         for server in [old, new] {
             Dialog::with(server).expect("SEAT.SESSIONS during", r#"["stays"]"#);
@@ -107,9 +102,7 @@ fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
 
 #[test]
 fn a_failover_called_off_leaves_reclaim_to_the_old_primary() {
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    primary.wait_for_offset(&replica);
+    let (primary, replica) = Server::with_replica();
     signal(&replica, "STOP");
     let mut dialog = Dialog::with(&primary);
     dialog.ask("SEAT.ACQUIRE pool a 9 PX 100");
@@ -120,7 +113,6 @@ fn a_failover_called_off_leaves_reclaim_to_the_old_primary() {
     dialog.expect("FAILOVER ABORT", "+OK");
     signal(&replica, "CONT");
     wait_for_reclaim(&primary, 1);
-    primary.wait_for_offset(&replica);
-    assert_eq!(primary.digest(), replica.digest());
+    primary.replica_agrees(&replica);
     Dialog::with(&replica).expect("DBSIZE", "0");
 }

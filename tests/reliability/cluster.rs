@@ -11,7 +11,7 @@ use super::ledger::{Client, Link, Load, audit, judge, pools};
 use super::{figure, scale};
 use crate::blocked_clients::python::python;
 use crate::support::cluster::{self, SHARES, address, all_agree, reshard, three_masters};
-use crate::support::{Dialog, Server, eventually, total, workload};
+use crate::support::{Dialog, Server, total, total_becomes, workload};
 
 const CLIENTS: usize = 3;
 
@@ -181,9 +181,7 @@ fn blocked_clients_follow(nodes: &[Server], reshard: fn(&Server, &Server, u32)) 
     assert_eq!(dialog.sessions(&name), ["a"]);
     waits(&mut dialog, &["python", "rust"]);
     assert_eq!(total(here, "seat_blocked_clients"), 0);
-    eventually("both are blocked there", || {
-        total(there, "seat_blocked_clients") == 2
-    });
+    total_becomes(there, "seat_blocked_clients", 2);
     dialog.expect(&format!("SEAT.RELEASE {name} a"), "[1, RELEASED, 1]");
     let output = script.wait_with_output().expect("its output");
     let printed = String::from_utf8_lossy(&output.stdout);

@@ -39,7 +39,7 @@ fn waiter_for_an_expiry(server: &Server) -> Waiter {
 fn nobody_is_let_in_after_a_snapshot_failed_until_one_succeeds() {
     let server = Server::builder().config("save 3600 1000000").start();
     let waiter = waiter_for_an_expiry(&server);
-    // A file cannot take the place of a folder.
+    // A file cannot replace a folder.
     let in_the_way = server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
     Dialog::with(&server).ask("BGSAVE");

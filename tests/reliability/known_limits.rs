@@ -2,7 +2,9 @@
 //! these tests hold the list to be true.
 
 use crate::reclaim::paused_writes::signal;
-use crate::support::{Dialog, Product, Server, Waiter, eventually, replicated, total};
+use crate::support::{
+    Dialog, Product, Server, Waiter, eventually, replicated, total, total_becomes,
+};
 
 #[test]
 fn a_full_replica_follows_unless_6_2_heeds_its_own_limit() {
@@ -28,8 +30,7 @@ fn a_full_replica_follows_unless_6_2_heeds_its_own_limit() {
         .config("maxmemory 1")
         .start();
     dialog.acquire("pool", "b", 9, "{}");
-    primary.wait_for_offset(&heedless);
-    assert_eq!(heedless.digest(), primary.digest());
+    primary.replica_agrees(&heedless);
 }
 
 #[test]
@@ -55,8 +56,7 @@ fn only_6_2_frames_each_effect_and_scripts_without_effects() {
 
 #[test]
 fn up_to_7_2_unblocking_by_error_at_a_grant_sends_two_replies() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let unblock = format!("CLIENT UNBLOCK {} ERROR", waiter.id());
     dialog.transaction(&["SEAT.RELEASE pool a", &unblock]);
@@ -108,9 +108,8 @@ fn a_client_is_where_it_was_when_it_has_moved_or_copied_a_pool() {
         dialog.expect(&format!("SELECT {database}"), "+OK");
         assert_eq!(dialog.sessions("pool"), *sessions, "{database}");
     }
-    // The AOF and the replica were told in the right databases, too.
-    primary.wait_for_offset(&replica);
-    assert_eq!(replica.digest(), primary.digest());
+    // The AOF and the replica have it in the right databases, too.
+    primary.replica_agrees(&replica);
     let reloaded = Server::builder().recording().data_of(&primary).start();
     assert_eq!(reloaded.digest(), primary.digest());
 }
@@ -132,27 +131,25 @@ fn valkey_8_1_1_to_9_1_0_loses_its_database_on_a_text_copy() {
 
 #[test]
 fn up_to_6_2_wait_after_a_blocked_grant_needs_a_command_first() {
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    primary.wait_for_offset(&replica);
+    let (primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 1, "{}");
     let mut waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    eventually("the replica has told that it has all so far", || {
+    eventually("the replica has reported that it has all so far", || {
         let replication = primary.info("replication");
-        let told = format!("offset={},", replication["master_repl_offset"]);
-        replication["slave0"].contains(&told)
+        let reported = format!("offset={},", replication["master_repl_offset"]);
+        replication["slave0"].contains(&reported)
     });
     signal(&replica, "STOP");
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     waiter.is_granted();
     // The replica has not heard of the grant.
-    let told_wrong = if primary.version() < (7, 0, 0) {
+    let wrong = if primary.version() < (7, 0, 0) {
         "1"
     } else {
         "0"
     };
-    waiter.expect("WAIT 1 100", told_wrong);
+    waiter.expect("WAIT 1 100", wrong);
     waiter.expect("PING", "+PONG");
     waiter.expect("WAIT 1 100", "0");
     signal(&replica, "CONT");
@@ -160,7 +157,7 @@ fn up_to_6_2_wait_after_a_blocked_grant_needs_a_command_first() {
 }
 
 #[test]
-fn another_type_at_a_missing_name_is_told_when_the_wait_ends() {
+fn another_type_at_a_missing_name_is_met_when_the_wait_ends() {
     let (server, mut dialog) = Server::scene();
     // A limit of none lets nobody in, so the name stays missing.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE missing b 0 BLOCK 400");
@@ -169,9 +166,7 @@ fn another_type_at_a_missing_name_is_told_when_the_wait_ends() {
     let blocked = total(&server, "seat_blocked_clients");
     waiter.hears("!WRONGTYPE Operation against a key holding the wrong kind of value");
     assert_eq!(blocked, 1);
-    eventually("nobody is blocked", || {
-        total(&server, "seat_blocked_clients") == 0
-    });
+    total_becomes(&server, "seat_blocked_clients", 0);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What clients were told, kept outside the servers, and held against what a server says after a
-//! fault.
+//! What clients were answered, kept outside the servers, and held against what a server says after
+//! a fault.
 //!
 //! A client knows of each of its sessions in which states it can be. An answer leaves one. A call
 //! whose answer was lost, or that a failover may undo, leaves the state before it in addition to
@@ -73,7 +73,7 @@ enum State {
         answered: Option<Instant>,
     },
     Held {
-        beats: i64,
+        heartbeats: i64,
         lease: Option<Lease>,
     },
 }
@@ -84,7 +84,7 @@ enum Found {
     Free,
     Waiting,
     Held {
-        beats: i64,
+        heartbeats: i64,
         deadline_ms: Option<(i64, i64)>,
     },
 }
@@ -150,13 +150,13 @@ impl State {
             (Self::Free, Found::Free) | (Self::Waiting { .. }, Found::Waiting) => true,
             (Self::Held { .. }, Found::Free) => self.can_have_expired(by_ms),
             (
-                Self::Held { beats, lease },
+                Self::Held { heartbeats, lease },
                 Found::Held {
-                    beats: found,
+                    heartbeats: found,
                     deadline_ms,
                 },
             ) => {
-                beats == found
+                heartbeats == found
                     && match (lease, deadline_ms) {
                         (None, None) => true,
                         (Some(lease), Some((low, high))) => {
@@ -313,12 +313,12 @@ fn possible(
     let lease = |length_ms| Lease::from(length_ms, asked_ms, i64::MAX);
     match (operation, before) {
         (Operation::Acquire, State::Held { .. }) => vec![State::Held {
-            beats: 0,
+            heartbeats: 0,
             lease: None,
         }],
         (Operation::Acquire, State::Free | State::Waiting { .. }) => vec![
             State::Held {
-                beats: 0,
+                heartbeats: 0,
                 lease: lease_ms.map(lease),
             },
             State::Waiting {
@@ -326,8 +326,14 @@ fn possible(
                 answered: None,
             },
         ],
-        (Operation::Heartbeat, State::Held { beats, lease: held }) => vec![State::Held {
-            beats: beats + 1,
+        (
+            Operation::Heartbeat,
+            State::Held {
+                heartbeats,
+                lease: held,
+            },
+        ) => vec![State::Held {
+            heartbeats: heartbeats + 1,
             lease: held.map(|held| lease(held.length_ms)),
         }],
         (Operation::Heartbeat | Operation::Release, _) => vec![State::Free],
@@ -348,8 +354,8 @@ impl Call<'_> {
     /// The state in which the session is by this reply, which must fit the one before.
     fn outcome(&self, reply: &(String, Vec<i64>)) -> State {
         let Pool { seats, kind, .. } = *self.pool;
-        let held = |beats, length_ms: Option<i64>| State::Held {
-            beats,
+        let held = |heartbeats, length_ms: Option<i64>| State::Held {
+            heartbeats,
             lease: length_ms.map(|length_ms| Lease::from(length_ms, self.asked_ms, now_ms())),
         };
         let expired = self.before.can_have_expired(now_ms());
@@ -371,11 +377,11 @@ impl Call<'_> {
                     && (expired || !matches!(before, State::Held { .. }));
                 fits.then_some(State::Free)
             }
-            (Operation::Acquire, "QUEUED", &[used, limit, place], before) => {
+            (Operation::Acquire, "QUEUED", &[used, limit, position], before) => {
                 let fits = kind == Kind::Queued
                     && (0..=seats).contains(&used)
                     && limit == seats
-                    && place >= 1;
+                    && position >= 1;
                 let waiting = match before {
                     State::Waiting { .. } => Some(before),
                     State::Free => Some(State::Waiting {
@@ -386,9 +392,12 @@ impl Call<'_> {
                 };
                 waiting.filter(|_| fits)
             }
-            (Operation::Heartbeat, "HEARTBEAT_UPDATED", &[count], State::Held { beats, lease }) => {
-                (count == beats + 1).then(|| held(count, lease.map(|lease| lease.length_ms)))
-            }
+            (
+                Operation::Heartbeat,
+                "HEARTBEAT_UPDATED",
+                &[count],
+                State::Held { heartbeats, lease },
+            ) => (count == heartbeats + 1).then(|| held(count, lease.map(|lease| lease.length_ms))),
             (Operation::Heartbeat, "SESSION_NOT_ACTIVE", [], State::Held { .. }) => {
                 expired.then_some(State::Free)
             }
@@ -524,8 +533,8 @@ fn holder(
 ) -> Found {
     let read: serde_json::Value = serde_json::from_str(json).expect("JSON");
     assert_eq!(read["n"], n, "the metadata of {session}: {json}");
-    let beats = read.get("heartbeat_count");
-    let beats = beats.map_or(0, |count| count.as_i64().expect("a count"));
+    let heartbeats = read.get("heartbeat_count");
+    let heartbeats = heartbeats.map_or(0, |count| count.as_i64().expect("a count"));
     let before_ms = now_ms();
     let left_ms: i64 = cmd("SEAT.PTTL")
         .arg(pool)
@@ -535,11 +544,11 @@ fn holder(
     match left_ms {
         -2 => Found::Free,
         -1 => Found::Held {
-            beats,
+            heartbeats,
             deadline_ms: None,
         },
         _ => Found::Held {
-            beats,
+            heartbeats,
             deadline_ms: Some((
                 before_ms + left_ms - ROUNDING_MS,
                 now_ms() + left_ms + ROUNDING_MS,

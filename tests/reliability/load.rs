@@ -129,12 +129,12 @@ fn a_thousand_connections_share_ten_thousand_pools() {
                 .iter()
                 .for_each(|pool| dialog.send(&format!("SEAT.COUNT pool-{pool}")));
             for pool in chunk {
-                let told = holders.get(pool).copied().unwrap_or(0);
+                let held = holders.get(pool).copied().unwrap_or(0);
                 assert!(
-                    told <= SEATS,
-                    "pool-{pool}: {told} were told that they hold a seat"
+                    held <= SEATS,
+                    "pool-{pool}: {held} were answered that they hold a seat"
                 );
-                assert_eq!(dialog.read(), told.to_string(), "pool-{pool}");
+                assert_eq!(dialog.read(), held.to_string(), "pool-{pool}");
             }
         }
     }

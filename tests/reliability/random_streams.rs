@@ -32,7 +32,7 @@ const AFTER_TYPE: usize = 10;
 /// The commands that a failure shows.
 const SHOWN: usize = 60;
 
-/// What was sent last, and what the pools looked like then, told if the test fails.
+/// What was sent last, and what the pools looked like then, shown if the test fails.
 #[derive(Default)]
 struct History {
     commands: VecDeque<String>,

@@ -1,6 +1,6 @@
 //! Defects that the random inputs next to this file have found, each in a few steps.
 
-use crate::support::{Dialog, Server, Waiter, eventually, total};
+use crate::support::{Dialog, Server, Waiter, total, total_becomes};
 
 /// The highest number in the order of arrival that is accepted from elsewhere.
 const LAST_ARRIVAL: u64 = (1 << 62) - 1;
@@ -26,8 +26,7 @@ fn a_ticket_of_the_last_number_leaves_some_for_others() {
             "[0, QUEUED",
         );
     }
-    primary.wait_for_offset(&replica);
-    assert_eq!(replica.digest(), primary.digest());
+    primary.replica_agrees(&replica);
     dialog.expect("DEBUG RELOAD", "+OK");
     assert_eq!(dialog.queue("other"), ["b", "c"]);
     primary.restart();
@@ -48,9 +47,7 @@ fn a_key_that_ends_as_the_timer_opens_it_delays_no_other() {
     first.expect("PEXPIRE pool 20", "1");
     let reply = second.ask_args(&["SEAT.ACQUIRE", "pool", "b", "1", "PX", "300"]);
     assert_eq!(reply, "[1, ACQUIRED, 1, 1, 300]");
-    eventually("the expired session is taken back", || {
-        total(&server, "seat_expired") == 1
-    });
+    total_becomes(&server, "seat_expired", 1);
     second.expect("EXISTS pool", "0");
 }
 

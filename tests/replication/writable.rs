@@ -71,7 +71,7 @@ fn a_promotion_serves_those_who_wait_for_what_the_primary_freed() {
     assert_eq!(total(&replica, "seat_expired"), 1);
 }
 
-/// The new primary may have told the session's next client that it holds a seat, of which the old
+/// The new primary may have answered the session's next client that it holds a seat, of which the old
 /// one never hears.
 #[test]
 fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
@@ -80,8 +80,7 @@ fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
         server.shutdown();
         server.port()
     };
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let killed = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     let kill = format!("CLIENT KILL ID {}", killed.id());
     // The pause holds the taking back up.

@@ -1,6 +1,6 @@
 //! INFO seat.
 
-use crate::support::{Dialog, Server, Waiter, eventually, total, totals};
+use crate::support::{Dialog, Server, Waiter, total, total_becomes, totals};
 
 #[test]
 fn the_totals_count_what_happened() {
@@ -122,9 +122,7 @@ fn grants_less_freed_seats_are_the_seats_in_use() {
     dialog.acquire("pool", "a", 3, "{}");
     dialog.acquire("pool", "b", 3, "{}");
     dialog.begins("SEAT.ACQUIRE pool c 3 PX 1", "[1, ACQUIRED");
-    eventually("the lease has expired", || {
-        total(&server, "seat_expired") == 1
-    });
+    total_becomes(&server, "seat_expired", 1);
     dialog.acquire("pool", "d", 3, "{}");
     let in_use = |dialog: &mut Dialog| {
         let freed = ["seat_released", "seat_revoked", "seat_expired"];
@@ -140,9 +138,7 @@ fn grants_less_freed_seats_are_the_seats_in_use() {
         let waiter = Waiter::of(&server, &command);
         let kill = format!("CLIENT KILL ID {}", waiter.id());
         dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
-        eventually("the seat is taken back", || {
-            total(&server, "seat_released") == released + 2
-        });
+        total_becomes(&server, "seat_released", released + 2);
         assert_eq!(in_use(&mut dialog), 2);
         dialog.ask(&format!("SEAT.RELEASE pool {}", session));
         dialog.acquire("pool", "a", 3, "{}");

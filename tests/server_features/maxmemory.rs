@@ -137,8 +137,7 @@ fn a_full_replica_follows_its_primary() {
     dialog.acquire("pool", "a", 9, "{}");
     dialog.acquire("pool", "b", 9, "{}");
     dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
-    primary.wait_for_offset(&replica);
-    assert_eq!(primary.digest(), replica.digest());
+    primary.replica_agrees(&replica);
 }
 
 /// Sets a limit of a megabyte more than is used.
@@ -309,8 +308,7 @@ fn while_eviction_makes_room_only_what_a_set_would_is_refused() {
 fn a_policy_with_nothing_to_evict_refuses_like_noeviction() {
     let (server, mut dialog) = Server::builder()
         .config("maxmemory-policy volatile-lru")
-        .scene();
-    dialog.acquire("pool", "a", 1, "{}");
+        .full_pool();
     fill_memory(&server);
     for command in [
         "SET x y",

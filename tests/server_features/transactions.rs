@@ -70,8 +70,7 @@ fn scripts_see_the_same_replies() {
 
 #[test]
 fn a_read_only_script_reads_and_no_more() {
-    let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = Server::full_pool();
     let count = [
         "EVAL_RO",
         "return redis.call('SEAT.COUNT', KEYS[1])",

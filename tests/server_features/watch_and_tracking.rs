@@ -1,7 +1,7 @@
 //! WATCH and client tracking: a real change disturbs them, nothing else does.
 
 use crate::commands::table::{self, Row};
-use crate::support::{Dialog, Server, Waiter, eventually, total};
+use crate::support::{Dialog, Server, Waiter, eventually, total_becomes};
 
 /// Commands that change nothing in a pool that holds `a` and `b`, refused ones included.
 const QUIET: [&str; 13] = [
@@ -238,7 +238,7 @@ fn a_ticket_and_a_grant_from_the_queue_disturb_as_any_change() {
     let reply = other.ask("SEAT.ACQUIRE pool c 2 QUEUE 200");
     assert_eq!(reply, "[0, QUEUED, 2, 2, 1]");
     let before = onlooker(&server);
-    eventually("the ticket is lost", || total(&server, "seat_tickets") == 0);
+    total_becomes(&server, "seat_tickets", 0);
     assert!(is_disturbed(before), "the loss of a ticket");
 
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 0");

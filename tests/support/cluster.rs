@@ -38,8 +38,7 @@ pub fn alone_with(arguments: &str) -> Server {
 
 /// The same from a [`node`] with more settings.
 pub fn alone_from(node: Builder) -> Server {
-    let server = node.start();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = node.scene();
     add_slots(&mut dialog, 0..SLOTS);
     eventually("the cluster is up", || {
         dialog.ask("CLUSTER INFO").contains("cluster_state:ok")
@@ -79,7 +78,7 @@ pub fn slot(dialog: &mut Dialog) -> i64 {
     dialog.number("CLUSTER KEYSLOT pool")
 }
 
-/// Redirected by the server, or told by the module to try again.
+/// Redirected by the server, or asked by the module to try again.
 #[track_caller]
 pub fn is_sent_away(waiter: &mut Waiter) {
     let reply = waiter.read();

@@ -20,6 +20,14 @@ impl Builder {
         let dialog = Dialog::with(&server);
         (server, dialog)
     }
+
+    /// The same, and session `a` holds the only seat of `pool`.
+    #[track_caller]
+    pub fn full_pool(self) -> (Server, Dialog) {
+        let (server, mut dialog) = self.scene();
+        dialog.acquire("pool", "a", 1, "{}");
+        (server, dialog)
+    }
 }
 
 impl Server {
@@ -27,6 +35,20 @@ impl Server {
     #[track_caller]
     pub fn scene() -> (Server, Dialog) {
         Self::builder().scene()
+    }
+
+    /// As [`Builder::full_pool`], with all at its defaults.
+    #[track_caller]
+    pub fn full_pool() -> (Server, Dialog) {
+        Self::builder().full_pool()
+    }
+
+    /// The command, which loads all data anew, must leave the data the same.
+    #[track_caller]
+    pub fn reloads_the_same(&self, command: &str) {
+        let digest = self.digest();
+        Dialog::with(self).expect(command, "+OK");
+        assert_eq!(self.digest(), digest, "{command}");
     }
 }
 
@@ -198,18 +220,6 @@ impl Dialog {
         assert!(reply.starts_with("[1, ACQUIRED, "), "{reply}");
     }
 
-    /// The next keyspace event that a subscriber of a pattern hears: its name or key, and its key
-    /// or name.
-    #[track_caller]
-    pub fn next_event(&mut self) -> (String, String) {
-        let message = self.read();
-        let mut parts = message.trim_end_matches(']').rsplit(", ");
-        let mut part = || parts.next().expect("a message").trim_matches('"');
-        let (about, channel) = (part(), part());
-        let (_, event) = channel.split_once("__:").expect("an event");
-        (event.to_owned(), about.to_owned())
-    }
-
     /// The reply as a value.
     #[track_caller]
     pub fn value(&mut self, arguments: &[impl AsRef<[u8]>]) -> redis::Value {
@@ -344,6 +354,14 @@ pub fn total(server: &Server, field: &str) -> u64 {
     let value = info.get(field);
     let value = value.unwrap_or_else(|| panic!("no {field} in INFO seat: {info:?}"));
     value.parse().expect("a total is a number")
+}
+
+/// Waits until a field of INFO seat has this value.
+#[track_caller]
+pub fn total_becomes(server: &Server, field: &str, value: u64) {
+    eventually(&format!("{field} is {value}"), || {
+        total(server, field) == value
+    });
 }
 
 /// Waits until the server has reclaimed exactly `seats` seats since it was started.

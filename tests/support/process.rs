@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-/// Told of each process as it begins and ends, by `+ id` and `- id`; at the end of its input, which
+/// Informed of each process as it begins and ends, by `+ id` and `- id`; at the end of its input, which
 /// comes with the end of this process, it ends those that are left. It heeds no signal that may
 /// have ended this one.
 const WARDEN: &str = r#"
@@ -27,7 +27,7 @@ impl Process {
     /// Starts a command.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let process = Self(command.spawn()?);
-        tell_warden('+', process.id());
+        inform_warden('+', process.id());
         Ok(process)
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Process {
         // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
-        tell_warden('-', self.id());
+        inform_warden('-', self.id());
     }
 }
 
@@ -55,7 +55,7 @@ impl DerefMut for Process {
     }
 }
 
-fn tell_warden(sign: char, id: u32) {
+fn inform_warden(sign: char, id: u32) {
     static WARDEN_INPUT: OnceLock<Mutex<ChildStdin>> = OnceLock::new();
     let input = WARDEN_INPUT.get_or_init(|| {
         let warden = Command::new("sh")

@@ -139,7 +139,7 @@ fn a_server_that_dies_unnoticed_fails_the_test() {
     eventually("the process ended", || !process_runs(server.pid()));
 }
 
-/// In a second process of this test: starts a server, tells its id, and ends in the way that the
+/// In a second process of this test: starts a server, prints its id, and ends in the way that the
 /// variable names.
 const END: &str = "SEAT_TEST_END";
 
@@ -211,7 +211,7 @@ fn whatever_a_script_runs_ends_with_it() {
     assert_eq!(status.expect("bash runs").code(), Some(3));
 }
 
-/// Starts a program that tells the id of a process of its own, ends the program by a signal, unless
+/// Starts a program that prints the id of a process of its own, ends the program by a signal, unless
 /// it ends by itself, and waits until that process has ended.
 #[track_caller]
 fn ends_with(program: &mut process::Command, signal: &str) {

@@ -123,7 +123,7 @@ impl Builder {
         self
     }
 
-    /// With the lease grace that the module has unless it is told otherwise. The other servers
+    /// With the lease grace that the module has by default. The other servers
     /// have none, so that their leases end at their deadlines whatever happened before.
     pub fn shipped_grace(mut self) -> Self {
         self.shipped_grace = true;
@@ -219,6 +219,15 @@ impl Server {
     #[track_caller]
     pub fn plain() -> Self {
         Self::builder().plain().start()
+    }
+
+    /// A primary and its replica, whose link is up.
+    #[track_caller]
+    pub fn with_replica() -> (Self, Self) {
+        let primary = Self::builder().tcp().start();
+        let replica = Self::builder().replica_of(&primary).start();
+        primary.wait_for_offset(&replica);
+        (primary, replica)
     }
 
     /// A server to be described further.
@@ -384,6 +393,13 @@ impl Server {
                     .expect("an offset")
                     >= written
         });
+    }
+
+    /// Once the replica has applied all, it must hold the same data by its own digest.
+    #[track_caller]
+    pub fn replica_agrees(&self, replica: &Server) {
+        self.wait_for_offset(replica);
+        assert_eq!(replica.digest(), self.digest());
     }
 
     /// Loads the module into a server that runs without, with these arguments.

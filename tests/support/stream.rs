@@ -22,8 +22,8 @@ pub(super) fn escaped(bytes: &[u8]) -> String {
 pub fn words(command: &Command) -> Vec<String> {
     let is_effect = command.first().is_some_and(|name| name == b"SEAT.EFFECT");
     let mut words = Vec::new();
-    for (place, argument) in command.iter().enumerate() {
-        if is_effect && place == 4 && argument.contains(&b' ') {
+    for (at, argument) in command.iter().enumerate() {
+        if is_effect && at == 4 && argument.contains(&b' ') {
             words.extend(argument.split(|&byte| byte == b' ').map(escaped));
         } else {
             words.push(escaped(argument));
@@ -61,7 +61,7 @@ pub fn units(server: &Server, actions: impl FnOnce()) -> Vec<Vec<String>> {
         match (line.as_str(), &mut open) {
             ("MULTI", None) => open = Some(Vec::new()),
             ("EXEC", Some(_)) => units.extend(open.take()),
-            ("MULTI", Some(_)) | ("EXEC", None) => panic!("{line} out of place"),
+            ("MULTI", Some(_)) | ("EXEC", None) => panic!("{line} out of order"),
             (line, Some(unit)) => unit.push(effect(line)),
             (line, None) => units.push(vec![effect(line)]),
         }

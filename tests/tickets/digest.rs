@@ -20,8 +20,7 @@ fn digest(dialog: &mut Dialog, tickets: &[[&str; 5]]) -> String {
 
 #[test]
 fn each_field_and_the_order_matter() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = recording().scene();
     let first = ["t", "5", "1700000000000", "1000", "4000000000000"];
     let second = ["u", "6", "1700000000000", "1000", "4000000000000"];
     let mut variants = vec![vec![], vec![first], vec![first, second]];
@@ -55,8 +54,7 @@ fn each_field_and_the_order_matter() {
 
 #[test]
 fn how_the_order_came_about_does_not_matter() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = recording().scene();
     let first = ["t", "5", "1700000000000", "1000", "4000000000000"];
     let second = ["u", "6", "1700000000000", "1000", "4000000000000"];
     let in_order = digest(&mut dialog, &[first, second]);

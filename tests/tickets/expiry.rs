@@ -3,7 +3,7 @@
 
 use super::poll;
 use crate::queue::recording;
-use crate::support::{Dialog, Server, Waiter, eventually, now_ms, units};
+use crate::support::{Server, Waiter, eventually, now_ms, units};
 
 /// Whether the server removed the lost ticket of `session`; to readers it is lost before.
 pub fn has_left(server: &Server, session: &str) -> bool {
@@ -14,8 +14,7 @@ pub fn has_left(server: &Server, session: &str) -> bool {
 
 #[test]
 fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = recording().scene();
     let sent = units(&server, || {
         dialog.acquire("pool", "a", 1, "{}");
         let joined_ms = now_ms();
@@ -40,9 +39,7 @@ fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
 
 #[test]
 fn its_seat_is_kept_for_the_ticket_behind_it() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     dialog.expect("SEAT.ACQUIRE pool t1 1 QUEUE 200", "[0, QUEUED, 1, 1, 1]");
     let second = poll(&mut dialog, "pool", "t2", 1);
     assert!(second.contains("QUEUED"), "{second}");
@@ -56,8 +53,7 @@ fn its_seat_is_kept_for_the_ticket_behind_it() {
 
 #[test]
 fn a_ticket_is_lost_for_every_command_from_its_deadline_on() {
-    let (_server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = Server::full_pool();
     let second = "[0, QUEUED, 1, 1, 2]";
     dialog.expect("MULTI", "+OK");
     let steps = [
@@ -85,9 +81,7 @@ fn a_ticket_is_lost_for_every_command_from_its_deadline_on() {
 
 #[test]
 fn polls_put_the_loss_off() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     eventually("it has waited longer than a ticket lasts", || {
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1000", queued);

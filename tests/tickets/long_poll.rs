@@ -3,15 +3,13 @@
 use super::expiry::has_left;
 use super::poll;
 use crate::queue::recording;
-use crate::support::{Dialog, Server, Waiter, eventually, total, units};
+use crate::support::{Dialog, Server, Waiter, eventually, total, total_becomes, units};
 
 const SECOND: &str = "[0, QUEUED, 1, 1, 2]";
 
 /// `a` holds the only seat, and `t` is first in line.
 fn prepared() -> (Server, Dialog) {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (server, mut dialog) = recording().full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     assert_eq!(poll(&mut dialog, "pool", "t", 1), queued);
     (server, dialog)
@@ -72,18 +70,14 @@ fn the_position_outlives_the_connection() {
         } else {
             dialog.expect(&format!("CLIENT KILL ID {}", client.id()), "1");
         }
-        eventually("its end is noticed", || {
-            total(&server, "seat_blocked_clients") == 0
-        });
+        total_becomes(&server, "seat_blocked_clients", 0);
         assert_eq!(dialog.queue("pool"), ["t", "l", "z"], "{how}");
     }
     // Whatever way the session comes back, it has its position.
     assert_eq!(poll(&mut dialog, "pool", "l", 1), SECOND);
     let mut client = Dialog::with(&server);
     client.send("SEAT.ACQUIRE pool l 1 BLOCK 0");
-    eventually("it is blocked", || {
-        total(&server, "seat_blocked_clients") == 1
-    });
+    total_becomes(&server, "seat_blocked_clients", 1);
     assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
     dialog.expect("SEAT.REVOKE pool t a", "1");
     client.hears("[1, ACQUIRED, 1, 1]");
@@ -136,9 +130,7 @@ fn a_call_without_queue_has_a_position_only_while_blocked() {
     let mut client = Dialog::with(&server);
     let id = client.number("CLIENT ID");
     client.send("SEAT.ACQUIRE pool l 1 BLOCK 0");
-    eventually("it is blocked", || {
-        total(&server, "seat_blocked_clients") == 1
-    });
+    total_becomes(&server, "seat_blocked_clients", 1);
     assert_eq!(dialog.queue("pool"), ["t", "l", "z"]);
     dialog.expect(&format!("CLIENT UNBLOCK {id} TIMEOUT"), "1");
     client.hears("[0, NO_SEATS_AVAILABLE, 1, 1]");
@@ -149,8 +141,7 @@ fn a_call_without_queue_has_a_position_only_while_blocked() {
 
 #[test]
 fn a_call_without_queue_may_give_up_the_pools_last_ticket() {
-    let mut server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = recording().scene();
     let queued = "[0, QUEUED, 0, 0, 1]";
     assert_eq!(poll(&mut dialog, "pool", "l", 0), queued);
     let sent = units(&server, || {

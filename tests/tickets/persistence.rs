@@ -2,7 +2,7 @@
 
 use super::poll;
 use crate::queue::recording;
-use crate::support::{Builder, Dialog, Server, Waiter, eventually, total};
+use crate::support::{Builder, Dialog, Server, Waiter, eventually, total, total_becomes};
 
 /// `h` holds one of two seats, and the other is kept for t1 whom t2 and t3 follow; t2 has polled
 /// again since.
@@ -122,8 +122,7 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
         ),
     ];
     for (how, key, builder, happen) in moves {
-        let (mut server, mut dialog) = builder.scene();
-        dialog.acquire("pool", "a", 1, "{}");
+        let (mut server, mut dialog) = builder.full_pool();
         let queued = "[0, QUEUED, 1, 1, 1]";
         dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 800", queued);
         happen(&mut server, &mut dialog);
@@ -140,9 +139,7 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
 #[test]
 fn a_long_poll_at_a_crash_keeps_its_ticket_for_its_time() {
     for timeout_ms in [0, 120_000] {
-        let mut server = recording();
-        let mut dialog = Dialog::with(&server);
-        dialog.acquire("pool", "a", 1, "{}");
+        let (mut server, _dialog) = recording().full_pool();
         let command = format!("SEAT.ACQUIRE pool l 1 QUEUE 1000 BLOCK {timeout_ms}");
         let _client = Waiter::of(&server, &command);
         server.kill9();
@@ -157,8 +154,7 @@ fn a_long_poll_at_a_crash_keeps_its_ticket_for_its_time() {
 
 #[test]
 fn a_replica_shows_the_tickets_and_takes_over_with_them() {
-    let primary = Server::builder().tcp().start();
-    let mut dialog = Dialog::with(&primary);
+    let (primary, mut dialog) = Server::builder().tcp().scene();
     dialog.acquire("before", "a", 1, "{}");
     let queued = "[0, QUEUED, 1, 1, 1]";
     assert_eq!(poll(&mut dialog, "before", "t", 1), queued);
@@ -166,8 +162,7 @@ fn a_replica_shows_the_tickets_and_takes_over_with_them() {
     primary.wait_for_offset(&replica);
     fill(&mut dialog);
     let _waiter = Waiter::of(&primary, "SEAT.ACQUIRE pool b 2 BLOCK 0");
-    primary.wait_for_offset(&replica);
-    assert_eq!(replica.digest(), primary.digest());
+    primary.replica_agrees(&replica);
 
     let mut reader = Dialog::with(&replica);
     // Clients are blocked at the primary alone.
@@ -199,9 +194,7 @@ fn a_replica_shows_the_tickets_and_takes_over_with_them() {
 
 #[test]
 fn a_replica_goes_by_its_own_clock_and_removes_nothing() {
-    let mut primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
-    primary.wait_for_offset(&replica);
+    let (mut primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 1, "{}");
     let queued = "[0, QUEUED, 1, 1, 1]";
@@ -221,17 +214,14 @@ fn a_replica_goes_by_its_own_clock_and_removes_nothing() {
     assert_eq!(replica.digest(), digest);
     assert_eq!(total(&replica, "seat_left"), 0);
     reader.expect("REPLICAOF NO ONE", "+OK");
-    eventually("the ticket is removed", || {
-        total(&replica, "seat_left") == 1
-    });
+    total_becomes(&replica, "seat_left", 1);
     assert_ne!(replica.digest(), digest);
     assert_eq!(reader.queue("pool"), ["u"]);
 }
 
 #[test]
 fn primary_and_replica_agree_after_all_that_a_queue_does() {
-    let primary = Server::builder().tcp().start();
-    let replica = Server::builder().replica_of(&primary).start();
+    let (primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     fill(&mut dialog);
     let mut b = Waiter::of(&primary, "SEAT.ACQUIRE pool b 2 {\"b\":1} PX 60000 BLOCK 0");
@@ -256,7 +246,7 @@ fn primary_and_replica_agree_after_all_that_a_queue_does() {
     dialog.expect(&format!("CLIENT UNBLOCK {l_id} TIMEOUT"), "1");
     l.hears(queued);
     dialog.expect("SEAT.ACQUIRE pool u 2 QUEUE 1", "[0, QUEUED, 2, 2, 2]");
-    eventually("u is lost", || total(&primary, "seat_left") == 3);
+    total_becomes(&primary, "seat_left", 3);
     same(&mut dialog);
     dialog.expect("SEAT.RESIZE pool 7", "0");
     same(&mut dialog);
@@ -265,9 +255,7 @@ fn primary_and_replica_agree_after_all_that_a_queue_does() {
 
 #[test]
 fn memory_usage_grows_with_tickets() {
-    let server = recording();
-    let mut dialog = Dialog::with(&server);
-    dialog.acquire("pool", "a", 1, "{}");
+    let (_server, mut dialog) = recording().full_pool();
     let before = dialog.number("MEMORY USAGE pool");
     for n in 0..100 {
         let reply = poll(&mut dialog, "pool", &format!("session-{n}"), 1);
@@ -283,12 +271,9 @@ fn memory_usage_grows_with_tickets() {
 
 #[test]
 fn info_counts_the_tickets_of_all_pools_however_they_come_and_go() {
-    let mut server = recording();
-    let mut dialog = Dialog::with(&server);
+    let (mut server, mut dialog) = recording().scene();
     let expect = |server: &Server, tickets: u64| {
-        eventually("the count is right", || {
-            total(server, "seat_tickets") == tickets
-        });
+        total_becomes(server, "seat_tickets", tickets);
     };
     for session in ["s", "t", "u"] {
         dialog.ask(&format!("SEAT.ACQUIRE pool {session} 0 QUEUE 600000"));
