@@ -173,7 +173,7 @@ fn a_seat_that_migrates_lets_nobody_in_on_the_node_it_left() {
     let mut second = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     let slot = begins_to_move(&here, &there);
     let replies = dialog.transaction(&[
-        &format!("CLIENT KILL ID {}", first.id()),
+        &first.kill(),
         "SEAT.RELEASE pool a",
         &format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port()),
     ]);
@@ -199,7 +199,7 @@ fn a_seat_in_a_slot_that_is_taken_away_is_not_passed_on_there() {
     let mut second = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
     let slot = slot(&mut dialog);
     dialog.transaction(&[
-        &format!("CLIENT KILL ID {}", first.id()),
+        &first.kill(),
         "SEAT.RELEASE pool a",
         &format!("CLUSTER DELSLOTS {slot}"),
     ]);

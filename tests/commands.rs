@@ -144,8 +144,7 @@ fn the_pools_own_names_cannot_be_forged_however_they_are_spelled() {
 fn release_takes_back_what_is_held_and_nothing_else() {
     let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.RELEASE pool a", "[0, SESSION_NOT_FOUND]");
-    dialog.acquire("pool", "a", 5, "{}");
-    dialog.acquire("pool", "b", 5, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 5);
     dialog.expect("SEAT.RELEASE pool c", "[0, SESSION_NOT_FOUND]");
     dialog.expect("SEAT.RELEASE pool A", "[0, SESSION_NOT_FOUND]");
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
@@ -308,9 +307,7 @@ fn get_knows_only_who_holds_a_seat() {
 fn revoke_removes_each_named_holder_once() {
     let (_server, mut dialog) = Server::scene();
     dialog.expect("SEAT.REVOKE pool a b", "0");
-    for session in ["a", "b", "c", "d"] {
-        dialog.acquire("pool", session, 4, "{}");
-    }
+    dialog.acquire_all("pool", &["a", "b", "c", "d"], 4);
     dialog.expect("SEAT.REVOKE pool x y", "0");
     dialog.expect("SEAT.REVOKE pool a x a b a", "2");
     assert_eq!(dialog.sessions("pool"), ["c", "d"]);

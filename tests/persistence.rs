@@ -218,8 +218,7 @@ fn a_saved_pool_needs_the_module() {
 #[test]
 fn loading_replicates_nothing() {
     let (mut server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     let before = server.commands_in_aof();
     server.restart();
     assert_eq!(server.commands_in_aof(), before);

@@ -106,9 +106,7 @@ fn metadata_are_replicated_as_they_were_sent() {
 #[test]
 fn a_revocation_of_many_is_one_unit() {
     let (server, mut dialog) = Server::builder().recording().scene();
-    for session in ["a", "b", "c"] {
-        dialog.acquire("pool", session, 3, "{}");
-    }
+    dialog.acquire_all("pool", &["a", "b", "c"], 3);
     let lines = replicated(&server, || dialog.expect("SEAT.REVOKE pool a x b a", "2"));
     let revoked: Vec<&str> = lines
         .iter()
@@ -163,12 +161,9 @@ fn a_transaction_is_replicated_as_one() {
         ]
     );
     let sent = effects(&server, || {
-        dialog.expect("MULTI", "+OK");
-        dialog.expect("SEAT.ACQUIRE pool c 1", "+QUEUED");
-        dialog.expect("SEAT.RELEASE pool c", "+QUEUED");
-        dialog.expect(
-            "EXEC",
-            "[[0, NO_SEATS_AVAILABLE, 1, 1], [0, SESSION_NOT_FOUND]]",
+        assert_eq!(
+            dialog.transaction(&["SEAT.ACQUIRE pool c 1", "SEAT.RELEASE pool c"]),
+            "[[0, NO_SEATS_AVAILABLE, 1, 1], [0, SESSION_NOT_FOUND]]"
         );
     });
     assert!(sent.is_empty(), "{sent:?}");

@@ -79,8 +79,7 @@ fn each_poll_replicates_the_ticket_that_it_leaves() {
 #[test]
 fn a_freed_seat_is_kept_for_a_poll_that_brings_the_metadata() {
     let (server, mut dialog) = recording().scene();
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     let queued = "[0, QUEUED, 2, 2, 1]";
     dialog.expect(
         "SEAT.ACQUIRE pool t1 2 {\"first\":1} EX 5 QUEUE 600000",

@@ -321,10 +321,8 @@ fn swapped_databases_swap_what_those_who_wait_wait_for() {
     let (server, mut dialog) = Server::scene();
     let mut there = Dialog::with(&server);
     there.expect("SELECT 3", "+OK");
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "z", 2, "{}");
-    there.acquire("pool", "x", 2, "{}");
-    there.acquire("pool", "y", 2, "{}");
+    dialog.acquire_all("pool", &["a", "z"], 2);
+    there.acquire_all("pool", &["x", "y"], 2);
     let mut here = Waiter::of(&server, "SEAT.ACQUIRE pool b 2 BLOCK 0");
     let mut waiting = Dialog::with(&server);
     waiting.expect("SELECT 3", "+OK");

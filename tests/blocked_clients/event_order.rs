@@ -16,7 +16,7 @@ fn the_death_of_a_call_that_was_replaced_removes_nothing() {
     drop(older);
     let mut newest = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     newer.hears(DENIED);
-    dialog.expect(&format!("CLIENT KILL ID {}", newer.id()), "1");
+    dialog.expect(&newer.kill(), "1");
     assert_eq!(dialog.queue("pool"), ["b", "c"]);
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     newest.hears(GRANTED);
@@ -27,9 +27,8 @@ fn the_death_of_a_call_that_was_replaced_removes_nothing() {
 fn a_queue_entry_replaced_and_killed_at_once_is_the_newer_ones() {
     let (server, mut dialog) = Server::full_pool();
     let older = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", older.id());
     // The ticket takes the entry over before the end of the older client is known.
-    let replies = dialog.transaction(&[&kill, "SEAT.ACQUIRE pool b 1 QUEUE 60000"]);
+    let replies = dialog.transaction(&[&older.kill(), "SEAT.ACQUIRE pool b 1 QUEUE 60000"]);
     assert_eq!(replies, "[1, [0, QUEUED, 1, 1, 1]]");
     nobody_is_blocked(&server);
     assert_eq!(dialog.queue("pool"), ["b"]);

@@ -273,9 +273,7 @@ fn arrive(dialog: &mut Dialog, how: &str, sessions: &[&str]) {
 /// A pool whose three seats are held.
 fn full_pool_of_three(builder: Builder) -> (Server, Dialog) {
     let (server, mut dialog) = builder.full_pool();
-    for session in ["a2", "a3"] {
-        dialog.acquire("pool", session, 3, "{}");
-    }
+    dialog.acquire_all("pool", &["a2", "a3"], 3);
     (server, dialog)
 }
 

@@ -7,9 +7,8 @@ use crate::support::{Dialog, Product, Server, Waiter, eventually, nobody_is_bloc
 fn a_seat_granted_to_a_client_killed_before_is_taken_back() {
     let (server, mut dialog) = Server::builder().recording().full_pool();
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", waiter.id());
     let stream = replicated(&server, || {
-        dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
+        dialog.transaction(&[&waiter.kill(), "SEAT.RELEASE pool a"]);
         eventually("the seat is free", || dialog.ask("SEAT.COUNT pool") == "0");
     });
     assert!(
@@ -27,8 +26,7 @@ fn a_seat_granted_to_a_client_killed_before_is_taken_back() {
 fn a_seat_granted_to_a_killed_client_goes_on_to_the_next() {
     let (server, mut dialog) = Server::builder().recording().full_pool();
     let [first, mut second] = two_waiters(&server);
-    let kill = format!("CLIENT KILL ID {}", first.id());
-    dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
+    dialog.transaction(&[&first.kill(), "SEAT.RELEASE pool a"]);
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
     dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
@@ -39,8 +37,7 @@ fn a_seat_granted_to_a_killed_client_goes_on_to_the_next() {
 fn a_seat_granted_to_a_client_killed_after_is_taken_back() {
     let (server, mut dialog) = Server::full_pool();
     let [first, mut second] = two_waiters(&server);
-    let kill = format!("CLIENT KILL ID {}", first.id());
-    dialog.transaction(&["SEAT.RELEASE pool a", &kill]);
+    dialog.transaction(&["SEAT.RELEASE pool a", &first.kill()]);
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
     dialog.expect("SEAT.RELEASE pool c", "[1, RELEASED, 0]");
@@ -84,8 +81,7 @@ fn what_confirms_the_session_in_between_keeps_its_seat() {
     ] {
         let (server, mut dialog) = Server::full_pool();
         let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-        let kill = format!("CLIENT KILL ID {}", waiter.id());
-        dialog.transaction(&[&kill, "SEAT.RELEASE pool a", confirming]);
+        dialog.transaction(&[&waiter.kill(), "SEAT.RELEASE pool a", confirming]);
         nobody_is_blocked(&server);
         // The turn in which an unconfirmed seat is taken back is over when a later waiter has been
         // served by the timer.
@@ -108,9 +104,8 @@ fn turn_of_the_timer(server: &Server) {
 fn whoever_took_the_seat_anew_in_between_keeps_it() {
     let (server, mut dialog) = Server::full_pool();
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", waiter.id());
     dialog.transaction(&[
-        &kill,
+        &waiter.kill(),
         "SEAT.RELEASE pool a",
         "SEAT.RELEASE pool b",
         "SEAT.ACQUIRE pool b 1",
@@ -124,8 +119,11 @@ fn whoever_took_the_seat_anew_in_between_keeps_it() {
 fn a_seat_of_a_killed_client_is_taken_back_after_a_pause_too() {
     let (server, mut dialog) = Server::builder().recording().full_pool();
     let [first, mut second] = two_waiters(&server);
-    let kill = format!("CLIENT KILL ID {}", first.id());
-    dialog.transaction(&[&kill, "SEAT.RELEASE pool a", "CLIENT PAUSE 100 WRITE"]);
+    dialog.transaction(&[
+        &first.kill(),
+        "SEAT.RELEASE pool a",
+        "CLIENT PAUSE 100 WRITE",
+    ]);
     second.is_granted();
     assert_eq!(dialog.sessions("pool"), ["c"]);
 }
@@ -165,8 +163,7 @@ fn a_namesake_in_a_pool_that_came_between_keeps_its_seat() {
     let (server, mut dialog) = Server::full_pool();
     dialog.acquire("other", "b", 1, "{}");
     let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", waiter.id());
-    dialog.transaction(&[&kill, "SEAT.RELEASE pool a", "RENAME other pool"]);
+    dialog.transaction(&[&waiter.kill(), "SEAT.RELEASE pool a", "RENAME other pool"]);
     nobody_is_blocked(&server);
     turn_of_the_timer(&server);
     assert_eq!(dialog.sessions("pool"), ["b"]);
@@ -255,7 +252,7 @@ fn passes_over_a_client_that_goes(server: &Server, key: &str) {
     // The timer makes a new pool, with one seat for the two.
     dialog.expect(&format!("DEL {key}"), "1");
     first.is_granted();
-    dialog.expect(&format!("CLIENT KILL ID {}", second.id()), "1");
+    dialog.expect(&second.kill(), "1");
     // What the server has freed is used for something else.
     let text = "x".repeat(2500);
     dialog.expect("MULTI", "+OK");

@@ -46,9 +46,7 @@ fn a_load_holds_grants_and_nothing_else() {
     for reload in ["restart", "DEBUG RELOAD"] {
         let (mut server, mut dialog) = with_hold(2500).config("appendonly yes").scene();
         total_becomes(&server, "seat_grant_hold_ms", 0);
-        for session in ["a", "b"] {
-            dialog.acquire("pool", session, 9, "{}");
-        }
+        dialog.acquire_all("pool", &["a", "b"], 9);
         if reload == "restart" {
             server.restart();
             dialog = Dialog::with(&server);

@@ -83,8 +83,7 @@ fn it_works_into_a_pool_that_exists_and_again_and_again() {
 #[test]
 fn merged_above_the_limit_nobody_is_evicted_or_let_in() {
     let (server, mut dialog) = adopting().scene();
-    dialog.acquire("p", "x", 2, "{}");
-    dialog.acquire("p", "y", 2, "{}");
+    dialog.acquire_all("p", &["x", "y"], 2);
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 2 BLOCK 0");
     fill(&mut dialog, &["a", "b"]);
     dialog.expect("SEAT.RELEASE p x", "[1, RELEASED, 3]");

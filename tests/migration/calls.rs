@@ -72,13 +72,13 @@ fn they_work_in_pipelines_transactions_and_scripts() {
     dialog.hears(GRANTED);
     dialog.hears("[1, ACQUIRED, 2, 2]");
     dialog.hears("[0, NO_SEATS_AVAILABLE, 2, 2]");
-    dialog.expect("MULTI", "+OK");
-    dialog.expect(&format!("EVALSHA {release} 1 p a"), "+QUEUED");
-    dialog.expect(&format!("EVALSHA {acquire} 1 p c 2 {{}}"), "+QUEUED");
-    dialog.expect(&format!("EVALSHA {heartbeat} 1 p a {{}}"), "+QUEUED");
-    dialog.expect(
-        "EXEC",
-        "[[1, RELEASED, 1], [1, ACQUIRED, 2, 2], [0, SESSION_NOT_ACTIVE]]",
+    assert_eq!(
+        dialog.transaction(&[
+            &format!("EVALSHA {release} 1 p a"),
+            &format!("EVALSHA {acquire} 1 p c 2 {{}}"),
+            &format!("EVALSHA {heartbeat} 1 p a {{}}")
+        ]),
+        "[[1, RELEASED, 1], [1, ACQUIRED, 2, 2], [0, SESSION_NOT_ACTIVE]]"
     );
     let script = format!(
         "local long = {{}} for n = 1, 20 do long[n] = 's' .. n end

@@ -100,8 +100,7 @@ fn a_call_that_changes_nothing_leaves_no_trace() {
 #[test]
 fn the_queue_is_served_by_the_count() {
     let (server, mut dialog) = with_migration().scene();
-    dialog.acquire("p", "a", 3, "{}");
-    dialog.acquire("p", "b", 3, "{}");
+    dialog.acquire_all("p", &["a", "b"], 3);
     put_invalid_entry(&mut dialog, "s");
     let mut first = Waiter::of(&server, "SEAT.ACQUIRE p w 3 BLOCK 0");
     let mut second = Waiter::of(&server, "SEAT.ACQUIRE p x 3 BLOCK 0");

@@ -202,10 +202,13 @@ fn readers_work_in_units_and_on_replicas_and_change_nothing() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("p", "a", 9, "{}");
     let before = Traces::without_totals(&server);
-    dialog.expect("MULTI", "+OK");
-    dialog.expect(&format!("SCARD {SESSIONS}"), "+QUEUED");
-    dialog.expect(&format!("SISMEMBER {SESSIONS} a"), "+QUEUED");
-    dialog.expect("EXEC", "[1, 1]");
+    assert_eq!(
+        dialog.transaction(&[
+            &format!("SCARD {SESSIONS}"),
+            &format!("SISMEMBER {SESSIONS} a")
+        ]),
+        "[1, 1]"
+    );
     let script = format!(
         "return {{redis.call('SCARD', '{SESSIONS}'), #redis.call('HGETALL', '{METADATA}')}}"
     );

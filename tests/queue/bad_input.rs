@@ -165,8 +165,7 @@ fn a_poll_keeps_its_position_when_memory_is_full() {
 #[test]
 fn a_plain_denial_changes_nothing_while_others_wait() {
     let (server, mut dialog) = recording().scene();
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     let queued = "[0, QUEUED, 2, 2, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", queued);
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 2 BLOCK 0");

@@ -18,10 +18,7 @@ fn the_releaser_does_not_get_it_back() {
             dialog.read()
         },
         &|dialog| {
-            dialog.expect("MULTI", "+OK");
-            dialog.expect("SEAT.RELEASE pool a", "+QUEUED");
-            dialog.expect("SEAT.ACQUIRE pool a 1", "+QUEUED");
-            let reply = dialog.ask("EXEC");
+            let reply = dialog.transaction(&["SEAT.RELEASE pool a", "SEAT.ACQUIRE pool a 1"]);
             let (_, second) = reply.split_once("], ").expect("two replies");
             second.strip_suffix(']').expect("an array").to_owned()
         },
@@ -75,9 +72,7 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
     for session in ["a", "c"] {
         let acquire = format!("SEAT.ACQUIRE pool {session} 1");
         dialog.expect(&acquire, denied);
-        dialog.expect("MULTI", "+OK");
-        dialog.expect(&acquire, "+QUEUED");
-        dialog.expect("EXEC", &format!("[{denied}]"));
+        assert_eq!(dialog.transaction(&[&acquire]), format!("[{denied}]"));
         let eval = ["EVAL", script, "1", "pool", session];
         assert_eq!(dialog.ask_args(&eval), denied);
     }
@@ -94,13 +89,10 @@ fn a_kept_seat_is_not_for_newcomers_nor_the_releaser() {
 #[test]
 fn nobody_passes_a_long_poll_whose_ticket_awaits_the_timer() {
     let (server, mut dialog) = Server::scene();
-    for session in ["a1", "a2", "a3"] {
-        dialog.acquire("pool", session, 3, "{}");
-    }
+    dialog.acquire_all("pool", &["a1", "a2", "a3"], 3);
     dialog.expect("SEAT.ACQUIRE pool t 3 QUEUE 60000", "[0, QUEUED, 3, 3, 1]");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool l 3 QUEUE 200 BLOCK 0");
-    dialog.expect("MULTI", "+OK");
-    let steps = [
+    dialog.expect_at_once(&[
         (
             "SEAT.ACQUIRE pool a1 3 PX 100",
             "[1, ALREADY_ACTIVE, 3, 100]",
@@ -113,12 +105,7 @@ fn nobody_passes_a_long_poll_whose_ticket_awaits_the_timer() {
         ("DEBUG SLEEP 0.3", "+OK"),
         ("SEAT.POSITION pool l", "2"),
         ("SEAT.ACQUIRE pool c 3", "[0, NO_SEATS_AVAILABLE, 1, 3]"),
-    ];
-    for (command, _) in steps {
-        dialog.expect(command, "+QUEUED");
-    }
-    let replies = steps.map(|(_, reply)| reply).join(", ");
-    dialog.expect("EXEC", &format!("[{replies}]"));
+    ]);
     waiter.hears("[1, ACQUIRED, 2, 3]");
 }
 
@@ -128,9 +115,7 @@ fn blocking_where_the_server_may_not_block_answers_at_once() {
     let queued = "[0, QUEUED, 1, 1, 1]";
     for (options, reply) in [("BLOCK 0", DENIED), ("QUEUE 60000 BLOCK 0", queued)] {
         let acquire = format!("SEAT.ACQUIRE pool b 1 {options}");
-        dialog.expect("MULTI", "+OK");
-        dialog.expect(&acquire, "+QUEUED");
-        dialog.expect("EXEC", &format!("[{reply}]"));
+        assert_eq!(dialog.transaction(&[&acquire]), format!("[{reply}]"));
         let arguments: Vec<_> = acquire.split(' ').map(|word| format!("'{word}'")).collect();
         let script = format!("return redis.call({})", arguments.join(","));
         assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), reply);

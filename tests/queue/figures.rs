@@ -6,8 +6,7 @@ use crate::support::{Dialog, Server, Waiter, eventually, units};
 /// A pool of two seats, both held, and Bob who waits for one of them.
 fn with_bob_waiting(server: &Server) -> (Dialog, Waiter) {
     let mut dialog = Dialog::with(server);
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     let bob = Waiter::of(server, "SEAT.ACQUIRE pool bob 2 BLOCK 0");
     (dialog, bob)
 }
@@ -47,8 +46,7 @@ fn a_wrong_figure_of_a_client_that_was_killed_holds_nobody_up() {
 fn a_wrong_figure_ahead_keeps_its_position_and_holds_nobody_up() {
     for figure in [1, 0, -1] {
         let (server, mut dialog) = Server::scene();
-        dialog.acquire("pool", "a", 2, "{}");
-        dialog.acquire("pool", "b", 2, "{}");
+        dialog.acquire_all("pool", &["a", "b"], 2);
         let _wrong = Waiter::of(
             &server,
             &format!("SEAT.ACQUIRE pool wrong {figure} BLOCK 0"),
@@ -64,8 +62,7 @@ fn a_wrong_figure_ahead_keeps_its_position_and_holds_nobody_up() {
 fn a_ticket_with_a_wrong_figure_keeps_no_seat() {
     for figure in [1, 0] {
         let (server, mut dialog) = Server::scene();
-        dialog.acquire("pool", "a", 2, "{}");
-        dialog.acquire("pool", "b", 2, "{}");
+        dialog.acquire_all("pool", &["a", "b"], 2);
         dialog.expect(
             &format!("SEAT.ACQUIRE pool wrong {figure} QUEUE 60000"),
             &format!("[0, QUEUED, 2, {figure}, 1]"),

@@ -105,33 +105,23 @@ fn an_expiry_grants_by_timer_in_one_unit() {
 #[test]
 fn a_cleanup_that_comes_before_the_timer_grants_as_well() {
     let (server, mut dialog) = recording().scene();
-    dialog.expect("MULTI", "+OK");
-    let steps = [
+    dialog.expect_at_once(&[
         ("SEAT.ACQUIRE pool a 1 PX 20", "[1, ACQUIRED, 1, 1, 20]"),
         ("SEAT.ACQUIRE pool t 1 QUEUE 60000", "[0, QUEUED, 1, 1, 1]"),
         ("DEBUG SLEEP 0.05", "+OK"),
         ("SEAT.CLEANUP pool", "[1, 0]"),
         ("SEAT.ACQUIRE pool t 1", "[1, ACQUIRED, 1, 1]"),
-    ];
-    for (command, _) in steps {
-        dialog.expect(command, "+QUEUED");
-    }
-    let replies = steps.map(|(_, reply)| reply).join(", ");
-    dialog.expect("EXEC", &format!("[{replies}]"));
+    ]);
 
     // The waiter of a expired holder is granted by the command itself, and so before whoever comes
     // after it in the transaction.
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     dialog.expect("SEAT.ACQUIRE pool t 1 PX 20", "[1, ALREADY_ACTIVE, 1, 20]");
-    dialog.expect("MULTI", "+OK");
-    for command in [
+    let reply = dialog.transaction(&[
         "DEBUG SLEEP 0.05",
         "SEAT.CLEANUP pool",
         "SEAT.SESSIONS pool",
-    ] {
-        dialog.expect(command, "+QUEUED");
-    }
-    let reply = dialog.ask("EXEC");
+    ]);
     // A slow machine may have let the timer come first.
     assert!(
         [r#"[+OK, [1, 1], ["b"]]"#, r#"[+OK, [0, 1], ["b"]]"#].contains(&reply.as_str()),
@@ -171,15 +161,11 @@ fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
     const WAITERS: usize = 100;
     let (server, mut dialog) = Server::full_pool();
     let mut clients = many_blocked(&server, WAITERS);
-    dialog.expect("MULTI", "+OK");
-    for command in [
+    let reply = dialog.transaction(&[
         "SEAT.RESIZE pool 101",
         "SEAT.ACQUIRE pool c 101",
         "SEAT.INFO pool",
-    ] {
-        dialog.expect(command, "+QUEUED");
-    }
-    let reply = dialog.ask("EXEC");
+    ]);
     let at_once: usize = reply[1..].split(',').next().unwrap().parse().unwrap();
     assert!((1..WAITERS).contains(&at_once), "{reply}");
     let used = at_once + 1;
@@ -204,8 +190,7 @@ fn many_blocked(server: &Server, count: usize) -> Vec<Waiter> {
 #[test]
 fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
     let (server, mut dialog) = recording().scene();
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     let sent = units(&server, || {
         let start = now_ms();
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 400");

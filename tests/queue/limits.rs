@@ -12,9 +12,7 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_evicts_nobody() {
     waiter.hears("[1, ACQUIRED, 2, 2]");
     assert_eq!(dialog.sessions("grown"), ["a", "b"]);
 
-    for session in ["a", "b", "c", "d"] {
-        dialog.acquire("shrunk", session, 5, "{}");
-    }
+    dialog.acquire_all("shrunk", &["a", "b", "c", "d"], 5);
     dialog.expect("SEAT.RESIZE shrunk 2", "0");
     assert_eq!(dialog.sessions("shrunk"), ["a", "b", "c", "d"]);
     for (field, value) in [("seats", 2), ("used", 4), ("available", 0), ("kept", 0)] {
@@ -100,9 +98,7 @@ fn resizing_says_how_many_it_granted_and_creates_nothing() {
 #[test]
 fn waiters_of_different_limits_are_each_held_to_their_own() {
     let (server, mut dialog) = recording().scene();
-    for session in ["a", "b", "c"] {
-        dialog.acquire("pool", session, 3, "{}");
-    }
+    dialog.acquire_all("pool", &["a", "b", "c"], 3);
     let mut waiters = Vec::new();
     let sent = units(&server, || {
         let calls = [
@@ -131,8 +127,7 @@ fn waiters_of_different_limits_are_each_held_to_their_own() {
 #[test]
 fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
     let (_server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     let joined = "[0, QUEUED, 2, 2, 1]";
     dialog.expect("SEAT.ACQUIRE pool t 2 QUEUE 60000", joined);
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
@@ -146,9 +141,7 @@ fn a_ticket_is_held_to_the_limit_that_its_poll_states() {
 #[test]
 fn a_higher_figure_that_lets_nobody_in_is_a_plain_denial() {
     let (server, mut dialog) = recording().scene();
-    for session in ["a", "b", "c"] {
-        dialog.acquire("pool", session, 3, "{}");
-    }
+    dialog.acquire_all("pool", &["a", "b", "c"], 3);
     dialog.expect("SEAT.RESIZE pool 1", "0");
     let _waiter = Waiter::of(&server, "SEAT.ACQUIRE pool w 1 BLOCK 0");
     let before = Traces::without_totals(&server);

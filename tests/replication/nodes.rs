@@ -97,9 +97,7 @@ fn a_promoted_replica_goes_on_where_the_primary_stopped() {
 fn a_replica_that_has_diverged_says_so_and_lives_on() {
     let (primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
-    for session in ["a", "b", "c"] {
-        dialog.acquire("pool", session, 9, "{}");
-    }
+    dialog.acquire_all("pool", &["a", "b", "c"], 9);
     dialog.acquire("other", "a", 9, "{}");
     primary.wait_for_offset(&replica);
     let mut meddler = Dialog::with(&replica);

@@ -21,8 +21,7 @@ fn a_promotion_takes_back_the_seat_of_a_client_killed_before() {
     let mut dialog = Dialog::with(&replica);
     let [killed, mut next] =
         ["b", "c"].map(|name| Waiter::of(&replica, &format!("SEAT.ACQUIRE pool {name} 1 BLOCK 0")));
-    let kill = format!("CLIENT KILL ID {}", killed.id());
-    dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
+    dialog.transaction(&[&killed.kill(), "SEAT.RELEASE pool a"]);
     assert_eq!(dialog.sessions("pool"), ["b"]);
     dialog.expect("REPLICAOF NO ONE", "+OK");
     next.is_granted();
@@ -34,8 +33,7 @@ fn a_promotion_leaves_the_seat_of_a_session_that_was_confirmed() {
     let (_primary, replica) = primary_and_writable_replica();
     let mut dialog = Dialog::with(&replica);
     let killed = Waiter::of(&replica, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", killed.id());
-    dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
+    dialog.transaction(&[&killed.kill(), "SEAT.RELEASE pool a"]);
     dialog.expect("SEAT.ACQUIRE pool b 1", "[1, ALREADY_ACTIVE, 1]");
     dialog.expect("REPLICAOF NO ONE", "+OK");
     // A turn of the timer later.
@@ -82,9 +80,12 @@ fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
     };
     let (server, mut dialog) = Server::full_pool();
     let killed = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", killed.id());
     // The pause holds the taking back up.
-    dialog.transaction(&[&kill, "SEAT.RELEASE pool a", "CLIENT PAUSE 600000 WRITE"]);
+    dialog.transaction(&[
+        &killed.kill(),
+        "SEAT.RELEASE pool a",
+        "CLIENT PAUSE 600000 WRITE",
+    ]);
     dialog.expect(&format!("REPLICAOF 127.0.0.1 {nobody}"), "+OK");
     dialog.expect("REPLICAOF NO ONE", "+OK");
     dialog.expect("CLIENT UNPAUSE", "+OK");

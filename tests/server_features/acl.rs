@@ -7,8 +7,7 @@ const CALL: fn(&Row) -> &'static str = |row| row.call;
 
 fn prepared() -> (Server, Dialog) {
     let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 9, "{}");
-    dialog.acquire("pool", "b", 9, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 9);
     (server, dialog)
 }
 

@@ -11,8 +11,7 @@ const WELL_FORMED: [&str; 4] = [
 
 fn prepared(arguments: &str) -> (Server, Dialog) {
     let (server, mut dialog) = Server::builder().recording().module_args(arguments).scene();
-    dialog.acquire("pool", "a", 9, "{}");
-    dialog.acquire("pool", "b", 9, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 9);
     (server, dialog)
 }
 

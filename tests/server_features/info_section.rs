@@ -119,8 +119,7 @@ fn the_totals_are_a_section_of_info_everything() {
 #[test]
 fn grants_less_freed_seats_are_the_seats_in_use() {
     let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 3, "{}");
-    dialog.acquire("pool", "b", 3, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 3);
     dialog.begins("SEAT.ACQUIRE pool c 3 PX 1", "[1, ACQUIRED");
     total_becomes(&server, "seat_expired", 1);
     dialog.acquire("pool", "d", 3, "{}");
@@ -136,8 +135,7 @@ fn grants_less_freed_seats_are_the_seats_in_use() {
         let released = total(&server, "seat_released");
         let command = format!("SEAT.ACQUIRE pool {} 3 {options}", session);
         let waiter = Waiter::of(&server, &command);
-        let kill = format!("CLIENT KILL ID {}", waiter.id());
-        dialog.transaction(&[&kill, "SEAT.RELEASE pool a"]);
+        dialog.transaction(&[&waiter.kill(), "SEAT.RELEASE pool a"]);
         total_becomes(&server, "seat_released", released + 2);
         assert_eq!(in_use(&mut dialog), 2);
         dialog.ask(&format!("SEAT.RELEASE pool {}", session));

@@ -7,9 +7,7 @@ const OOM: &str = "!OOM command not allowed when used memory > 'maxmemory'.";
 
 fn prepared() -> (Server, Dialog) {
     let (server, mut dialog) = Server::builder().recording().scene();
-    for session in ["a", "b", "c", "d"] {
-        dialog.acquire("pool", session, 9, "{}");
-    }
+    dialog.acquire_all("pool", &["a", "b", "c", "d"], 9);
     (server, dialog)
 }
 
@@ -134,8 +132,7 @@ fn a_full_replica_follows_its_primary() {
         .start();
     primary.wait_for_offset(&replica);
     let mut dialog = Dialog::with(&primary);
-    dialog.acquire("pool", "a", 9, "{}");
-    dialog.acquire("pool", "b", 9, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 9);
     dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
     primary.replica_agrees(&replica);
 }
@@ -294,11 +291,8 @@ fn while_eviction_makes_room_only_what_a_set_would_is_refused() {
         "SEAT.ACQUIRE inside b 1 QUEUE 1000",
         "SEAT.EXPORT inside sessions metadata",
     ] {
-        dialog.expect("MULTI", "+OK");
-        dialog.expect("SETRANGE much 500000 x", "+QUEUED");
-        dialog.expect("SEAT.ACQUIRE inside a 1", "+QUEUED");
-        dialog.expect(command, "+QUEUED");
-        let reply = dialog.ask("EXEC");
+        let reply =
+            dialog.transaction(&["SETRANGE much 500000 x", "SEAT.ACQUIRE inside a 1", command]);
         assert!(!reply.contains("OOM"), "{command}: {reply}");
         dialog.ask("DEL much inside sessions metadata");
     }

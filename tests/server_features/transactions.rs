@@ -5,8 +5,7 @@ use crate::support::Server;
 #[test]
 fn a_transaction_answers_each_of_its_commands() {
     let (_server, mut dialog) = Server::scene();
-    dialog.expect("MULTI", "+OK");
-    let steps = [
+    dialog.expect_at_once(&[
         ("SEAT.ACQUIRE pool a 1 {}", "[1, ACQUIRED, 1, 1]"),
         ("SEAT.ACQUIRE pool b 1 {}", "[0, NO_SEATS_AVAILABLE, 1, 1]"),
         (
@@ -18,14 +17,7 @@ fn a_transaction_answers_each_of_its_commands() {
         ("SEAT.RELEASE pool a", "[1, RELEASED, 0]"),
         ("SEAT.ACQUIRE pool b 1 {}", "[1, ACQUIRED, 1, 1]"),
         ("SEAT.INFO missing", "nil"),
-    ];
-    for (command, _) in steps {
-        dialog.expect(command, "+QUEUED");
-    }
-    dialog.expect(
-        "EXEC",
-        &format!("[{}]", steps.map(|(_, reply)| reply).join(", ")),
-    );
+    ]);
     assert_eq!(dialog.sessions("pool"), ["b"]);
 }
 

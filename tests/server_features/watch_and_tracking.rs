@@ -32,8 +32,7 @@ const CHANGING: [&str; 6] = [
 
 fn prepared() -> (Server, Dialog) {
     let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 9, "{}");
-    dialog.acquire("pool", "b", 9, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 9);
     (server, dialog)
 }
 
@@ -102,9 +101,7 @@ fn a_change_of_ones_own_before_exec_counts_too() {
     let mut dialog = Dialog::with(&server);
     dialog.expect("WATCH pool", "+OK");
     dialog.expect("SEAT.HEARTBEAT pool a", "[1, HEARTBEAT_UPDATED, 1]");
-    dialog.expect("MULTI", "+OK");
-    dialog.expect("SEAT.RELEASE pool a", "+QUEUED");
-    dialog.expect("EXEC", "nil array");
+    assert_eq!(dialog.transaction(&["SEAT.RELEASE pool a"]), "nil array");
     dialog.expect("SEAT.COUNT pool", "2");
 }
 
@@ -161,8 +158,7 @@ const SHOWING_THE_QUEUE: [&str; 3] = ["SEAT.QUEUE pool", "SEAT.INFO pool", "SEAT
 /// A pool whose two seats are taken.
 fn full() -> (Server, Dialog) {
     let (server, mut dialog) = Server::scene();
-    dialog.acquire("pool", "a", 2, "{}");
-    dialog.acquire("pool", "b", 2, "{}");
+    dialog.acquire_all("pool", &["a", "b"], 2);
     (server, dialog)
 }
 

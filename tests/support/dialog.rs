@@ -106,6 +106,15 @@ impl Dialog {
         commands.iter().map(|_| render(&mut rest)).collect()
     }
 
+    /// Commands that run in one MULTI must each answer its reply.
+    #[track_caller]
+    pub fn expect_at_once(&mut self, steps: &[(&str, &str)]) {
+        let commands: Vec<&str> = steps.iter().map(|(command, _)| *command).collect();
+        for ((command, expected), reply) in steps.iter().zip(self.at_once(&commands)) {
+            assert_eq!(reply, *expected, "{command}");
+        }
+    }
+
     /// The replies to commands that are sent at once.
     #[track_caller]
     pub fn pipeline(&mut self, commands: &[impl AsRef<str>]) -> Vec<String> {
@@ -171,6 +180,14 @@ impl Dialog {
         let seats = seats.to_string();
         let reply = self.ask_args(&["SEAT.ACQUIRE", key, session, &seats, metadata]);
         assert!(reply.starts_with("[1, ACQUIRED, "), "{session}: {reply}");
+    }
+
+    /// The same for several sessions, which state one limit and no metadata.
+    #[track_caller]
+    pub fn acquire_all(&mut self, key: &str, sessions: &[&str], seats: i64) {
+        for session in sessions {
+            self.acquire(key, session, seats, "{}");
+        }
     }
 
     /// Sends without waiting.

@@ -40,6 +40,11 @@ impl Waiter {
         eventually("the client is blocked", || observer.is_blocked(self.id));
     }
 
+    /// The command that kills it.
+    pub fn kill(&self) -> String {
+        format!("CLIENT KILL ID {}", self.id)
+    }
+
     /// The number by which CLIENT KILL and CLIENT UNBLOCK know it.
     pub fn id(&self) -> i64 {
         self.id

@@ -68,7 +68,7 @@ fn the_position_outlives_the_connection() {
             assert!(last.contains("QUEUED"), "{last}");
             drop(client);
         } else {
-            dialog.expect(&format!("CLIENT KILL ID {}", client.id()), "1");
+            dialog.expect(&client.kill(), "1");
         }
         total_becomes(&server, "seat_blocked_clients", 0);
         assert_eq!(dialog.queue("pool"), ["t", "l", "z"], "{how}");
