@@ -105,7 +105,7 @@ fn metadata_left_out_are_an_empty_object() {
         ("b", "SEAT.ACQUIRE pool b 5 {}"),
         ("c", "SEAT.ACQUIRE pool c 5 {\"acquired_at\":1}"),
     ] {
-        assert!(dialog.ask(command).contains("ACQUIRED"));
+        dialog.contains(command, "ACQUIRED");
         let read = json_of(&mut dialog, "pool", session);
         let names: Vec<_> = read.as_object().expect("an object").keys().collect();
         assert_eq!(names, ["acquired_at", "last_heartbeat"], "{read}");

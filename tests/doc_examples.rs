@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::{Server, Wire, eventually};
+use crate::support::{Dialog, Server, Waiter, cluster, eventually};
 
 #[expect(dead_code, reason = "main is for `cargo run --example`")]
 #[path = "../examples/quickstart.rs"]
@@ -379,8 +379,7 @@ fn the_rust_example_runs_as_the_readme_shows_it() {
 /// of commands, the syntax, the complexity and the version are the ones that the module registers.
 #[test]
 fn each_command_is_documented_and_no_other() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut dialog) = Server::scene();
     let page = page(COMMANDS);
     let sections: BTreeSet<String> = page
         .headings()
@@ -389,23 +388,17 @@ fn each_command_is_documented_and_no_other() {
         .collect();
 
     if server.version() < (7, 0, 0) {
-        let all: Vec<Vec<Value>> = redis::cmd("COMMAND").query(&mut client).expect("a list");
+        let all: Vec<Vec<Value>> = dialog.query("COMMAND");
         let names = all.iter().map(|command| text(&command[0]));
         let commands: BTreeSet<_> = names.filter(|name| name.starts_with("seat.")).collect();
         assert_eq!(sections, commands);
         return;
     }
-    let commands: BTreeSet<String> = redis::cmd("COMMAND")
-        .arg(&["LIST", "FILTERBY", "MODULE", "seat"])
-        .query(&mut client)
-        .expect("a list");
+    let commands: BTreeSet<String> = dialog.query("COMMAND LIST FILTERBY MODULE seat");
     assert_eq!(sections, commands);
-    let docs: HashMap<String, HashMap<String, Value>> = redis::cmd("COMMAND")
-        .arg("DOCS")
-        .arg(&commands)
-        .query(&mut client)
-        .expect("their documentation");
     for command in commands {
+        let docs: HashMap<String, HashMap<String, Value>> =
+            dialog.query(&format!("COMMAND DOCS {command}"));
         let section = page.section(&format!("### {}", command.to_uppercase()));
         let docs = &docs[&command];
         let syntax = syntax(&command, &docs["arguments"]);
@@ -463,8 +456,6 @@ fn one_argument(argument: &HashMap<String, Value>) -> String {
 /// of a text.
 #[test]
 fn each_error_is_documented_and_no_other() {
-    let server = Server::start();
-    let mut wire = server.wire();
     let page = page(COMMANDS);
     let mut listed: BTreeSet<String> = page
         .section("## Errors")
@@ -478,11 +469,9 @@ fn each_error_is_documented_and_no_other() {
     );
 
     let mut met = BTreeSet::new();
-    let mut meet = |reply: &[u8], arguments: &[&str]| {
-        let reply = String::from_utf8_lossy(reply).trim_end().to_owned();
-        let error = reply
-            .strip_prefix('-')
-            .unwrap_or_else(|| panic!("{arguments:?} answers {reply}"));
+    let mut meet = |reply: &str, command: &str| {
+        let error = reply.strip_prefix('!');
+        let error = error.unwrap_or_else(|| panic!("{command} answers {reply}"));
         // Before 7.0 the name is spelt as the client did.
         let error = error.replace("'SEAT.ACQUIRE'", "'seat.acquire'");
         let row = listed.iter().find(|listed| {
@@ -502,175 +491,119 @@ fn each_error_is_documented_and_no_other() {
         let row = row.unwrap_or_else(|| panic!("{COMMANDS} lacks the error: {error}"));
         met.insert(row.clone());
     };
-    meet(&unblocked_by_hand(), &["CLIENT", "UNBLOCK"]);
-    meet(&unblocked_by_a_lost_slot(), &["CLUSTER", "DELSLOTS"]);
-    let mut provoke = |wire: &mut Wire, arguments: &[&str]| meet(&wire.call(arguments), arguments);
+    meet(&unblocked_by_hand(), "CLIENT UNBLOCK");
+    meet(&unblocked_by_a_lost_slot(), "CLUSTER DELSLOTS");
+    let mut provoke = |dialog: &mut Dialog, command: &str| meet(&dialog.ask(command), command);
 
+    let (server, mut dialog) = Server::scene();
     let long_id = "x".repeat(1025);
     let long_metadata = format!(r#"{{"a":"{}"}}"#, "x".repeat(16_384));
     let deep_metadata = format!(r#"{{"a":{}{}}}"#, "[".repeat(1000), "]".repeat(1000));
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s"]);
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "many"]);
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "", "1"]);
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", &long_id, "1"]);
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1", "[]"]);
-    provoke(
-        &mut wire,
-        &["SEAT.ACQUIRE", "pool", "s", "1", &long_metadata],
-    );
-    provoke(
-        &mut wire,
-        &["SEAT.ACQUIRE", "pool", "s", "1", &deep_metadata],
-    );
-    provoke(
-        &mut wire,
-        &[
-            "SEAT.ACQUIRE",
-            "pool",
-            "s",
-            "1",
-            r#"{"heartbeat_count":"1"}"#,
-        ],
-    );
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1", "{}", "more"]);
-    provoke(&mut wire, &["SEAT.HEARTBEAT", "pool", "s", "{}", "more"]);
-    provoke(&mut wire, &["SEAT.HEARTBEAT", "pool", "s", "EX"]);
-    provoke(&mut wire, &["SEAT.HEARTBEAT", "pool", "s", "EX", "0"]);
-    provoke(
-        &mut wire,
-        &["SEAT.HEARTBEAT", "pool", "s", "EX", "1", "EX", "1"],
-    );
-    provoke(
-        &mut wire,
-        &["SEAT.HEARTBEAT", "pool", "s", "EX", "1", "PX", "1"],
-    );
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "0", "QUEUE", "0"]);
-    provoke(
-        &mut wire,
-        &["SEAT.ACQUIRE", "pool", "s", "0", "BLOCK", "-1"],
-    );
-    provoke(&mut wire, &["SEAT.CLEANUP", "pool", "IDLE", "-1"]);
-    provoke(&mut wire, &["SEAT.CLEANUP", "pool", "ALL"]);
-    provoke(&mut wire, &["SEAT.SESSIONS", "pool", "ALL"]);
-    provoke(&mut wire, &["SEAT.SCAN", "pool", "first"]);
-    wire.call(&["SEAT.ACQUIRE", "held", "s", "1"]);
-    provoke(&mut wire, &["SEAT.SCAN", "held", "7"]);
-    provoke(&mut wire, &["SEAT.SCAN", "pool", "0", "COUNT", "0"]);
-    provoke(&mut wire, &["SEAT.SCAN", "pool", "0", "MATCH", "*"]);
-    provoke(&mut wire, &["SEAT.EFFECT", "pool", "FREE", "released", "s"]);
-
-    let mut admin = server.wire();
-    let mut set_up = |arguments: &[&str]| assert_eq!(admin.call(arguments), b"+OK\r\n");
-    set_up(&["SET", "text", "x"]);
-    provoke(&mut wire, &["SEAT.COUNT", "text"]);
-    set_up(&["CONFIG", "SET", "maxmemory", "1"]);
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
-    set_up(&["CONFIG", "SET", "maxmemory", "0"]);
-    set_up(&["REPLICAOF", "127.0.0.1", "1"]);
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "s", "1"]);
-
-    let migrating = crate::migration::with_migration().start();
-    let mut wire = migrating.wire();
-    let mut admin = migrating.wire();
-    for arguments in [
-        &["SADD", "license:pool:active_sessions", "s"][..],
-        &["HSET", "license:pool:session_metadata", "s", "x"],
-        &["SEAT.ACQUIRE", "seen", "s", "1"],
-        &[
-            "ACL",
-            "SETUSER",
-            "narrow",
-            "on",
-            "nopass",
-            "~pool",
-            "~license:seen:*",
-        ],
-        &["ACL", "SETUSER", "narrow", "+seat.acquire", "+seat.scard"],
+    dialog.acquire("held", "s", 1, "{}");
+    for command in [
+        "SEAT.ACQUIRE pool s",
+        "SEAT.ACQUIRE pool s many",
+        "SEAT.ACQUIRE pool  1",
+        &format!("SEAT.ACQUIRE pool {long_id} 1"),
+        "SEAT.ACQUIRE pool s 1 []",
+        &format!("SEAT.ACQUIRE pool s 1 {long_metadata}"),
+        &format!("SEAT.ACQUIRE pool s 1 {deep_metadata}"),
+        r#"SEAT.ACQUIRE pool s 1 {"heartbeat_count":"1"}"#,
+        "SEAT.ACQUIRE pool s 1 {} more",
+        "SEAT.HEARTBEAT pool s {} more",
+        "SEAT.HEARTBEAT pool s EX",
+        "SEAT.HEARTBEAT pool s EX 0",
+        "SEAT.HEARTBEAT pool s EX 1 EX 1",
+        "SEAT.HEARTBEAT pool s EX 1 PX 1",
+        "SEAT.ACQUIRE pool s 0 QUEUE 0",
+        "SEAT.ACQUIRE pool s 0 BLOCK -1",
+        "SEAT.CLEANUP pool IDLE -1",
+        "SEAT.CLEANUP pool ALL",
+        "SEAT.SESSIONS pool ALL",
+        "SEAT.SCAN pool first",
+        "SEAT.SCAN held 7",
+        "SEAT.SCAN pool 0 COUNT 0",
+        "SEAT.SCAN pool 0 MATCH *",
+        "SEAT.EFFECT pool FREE released s",
     ] {
-        assert!(!admin.call(arguments).starts_with(b"-"), "{arguments:?}");
+        provoke(&mut dialog, command);
     }
-    provoke(&mut wire, &["SEAT.HEARTBEAT", "pool", "s"]);
-    provoke(&mut wire, &["SEAT.EXPORT", "pool", "same", "same"]);
-    assert_eq!(wire.call(&["AUTH", "narrow", "x"]), b"+OK\r\n");
-    provoke(&mut wire, &["SEAT.ACQUIRE", "pool", "t", "1"]);
-    provoke(&mut wire, &["SCARD", "license:seen:active_sessions"]);
 
-    let renamed = Server::builder().config("rename-command HSET \"\"").start();
-    let mut wire = renamed.wire();
-    assert!(
-        wire.call(&["SEAT.ACQUIRE", "pool", "s", "1"])
-            .starts_with(b"*4")
-    );
-    provoke(&mut wire, &["SEAT.EXPORT", "pool", "set", "hash"]);
+    let mut admin = Dialog::with(&server);
+    admin.expect("SET text x", "+OK");
+    provoke(&mut dialog, "SEAT.COUNT text");
+    admin.expect("CONFIG SET maxmemory 1", "+OK");
+    provoke(&mut dialog, "SEAT.ACQUIRE pool s 1");
+    admin.expect("CONFIG SET maxmemory 0", "+OK");
+    admin.expect("REPLICAOF 127.0.0.1 1", "+OK");
+    provoke(&mut dialog, "SEAT.ACQUIRE pool s 1");
 
-    wire.call(&["SEAT.ACQUIRE", "figures", "holder", "1"]);
-    for figure in ["-7", "-6", "-5", "-4", "-3", "-2", "-1", "0"] {
-        wire.call(&["SEAT.ACQUIRE", "figures", figure, figure, "QUEUE", "60000"]);
+    let (migrating, mut dialog) = crate::migration::with_migration().scene();
+    for command in [
+        "SADD license:pool:active_sessions s",
+        "HSET license:pool:session_metadata s x",
+        "SEAT.ACQUIRE seen s 1",
+    ] {
+        dialog.succeeds(command);
     }
-    provoke(
-        &mut wire,
-        &["SEAT.ACQUIRE", "figures", "s", "1", "QUEUE", "60000"],
-    );
-    let strict = Server::builder().module_args("max-queue-length 0").start();
-    provoke(
-        &mut strict.wire(),
-        &["SEAT.ACQUIRE", "pool", "s", "0", "QUEUE", "1000"],
-    );
+    let rights = "~pool ~license:seen:* +seat.acquire +seat.scard";
+    let mut narrow = Dialog::as_worker(&migrating, rights);
+    provoke(&mut dialog, "SEAT.HEARTBEAT pool s");
+    provoke(&mut dialog, "SEAT.EXPORT pool same same");
+    provoke(&mut narrow, "SEAT.ACQUIRE pool t 1");
+    provoke(&mut narrow, "SCARD license:seen:active_sessions");
 
-    let lenient = Server::builder().module_args("allow-effects yes").start();
-    provoke(
-        &mut lenient.wire(),
-        &["SEAT.EFFECT", "pool", "FREE", "lost", "s"],
-    );
+    let lacking = Server::builder().config("rename-command HSET \"\"");
+    let (_server, mut dialog) = lacking.scene();
+    dialog.acquire("pool", "s", 1, "{}");
+    provoke(&mut dialog, "SEAT.EXPORT pool set hash");
+
+    dialog.acquire("figures", "holder", 1, "{}");
+    for figure in -7..=0 {
+        let join = format!("SEAT.ACQUIRE figures {figure} {figure} QUEUE 60000");
+        dialog.begins(&join, "[0, QUEUED, ");
+    }
+    provoke(&mut dialog, "SEAT.ACQUIRE figures s 1 QUEUE 60000");
+
+    for (arguments, command) in [
+        ("max-queue-length 0", "SEAT.ACQUIRE pool s 0 QUEUE 1000"),
+        ("allow-effects yes", "SEAT.EFFECT pool FREE lost s"),
+    ] {
+        let (_server, mut dialog) = Server::builder().module_args(arguments).scene();
+        provoke(&mut dialog, command);
+    }
 
     assert_eq!(met, listed, "errors met, and errors listed");
 }
 
-/// A client that waits for a seat of `pool`, which nobody gets.
-fn blocked(server: &Server) -> Wire {
-    let mut waiter = server.wire();
-    waiter.send(&["SEAT.ACQUIRE", "pool", "s", "0", "BLOCK", "0"]);
-    eventually("the client waits", || {
-        server.info("seat")["seat_blocked_clients"] == "1"
-    });
-    waiter
-}
+/// A call that waits for a seat which nobody gets.
+const HOPELESS: &str = "SEAT.ACQUIRE pool s 0 BLOCK 0";
 
 /// What CLIENT UNBLOCK with ERROR has a waiter hear.
-fn unblocked_by_hand() -> Vec<u8> {
-    let server = Server::start();
-    let mut waiter = server.wire();
-    let id = waiter.call(&["CLIENT", "ID"]);
-    let id = String::from_utf8_lossy(&id[1..]).trim_end().to_owned();
-    waiter.send(&["SEAT.ACQUIRE", "pool", "s", "0", "BLOCK", "0"]);
-    let mut admin = server.wire();
-    eventually("the client waits and is unblocked", || {
-        admin.call(&["CLIENT", "UNBLOCK", &id, "ERROR"]) == b":1\r\n"
-    });
+fn unblocked_by_hand() -> String {
+    let (server, mut admin) = Server::scene();
+    let mut waiter = Waiter::of(&server, HOPELESS);
+    let unblock = format!("CLIENT UNBLOCK {} ERROR", waiter.id());
+    admin.expect(&unblock, "1");
     waiter.read()
 }
 
 /// What the loss of its key's slot has a waiter hear. The server itself answers it, too, once in a
 /// while: then it is tried again.
-fn unblocked_by_a_lost_slot() -> Vec<u8> {
-    let server = Server::builder()
-        .tcp()
-        .config("cluster-enabled yes")
-        .config("cluster-require-full-coverage no")
-        .start();
-    let mut admin = server.wire();
-    let slot = admin.call(&["CLUSTER", "KEYSLOT", "pool"]);
-    let slot = String::from_utf8_lossy(&slot[1..]).trim_end().to_owned();
+fn unblocked_by_a_lost_slot() -> String {
+    let server = cluster::node().start();
+    let mut admin = Dialog::with(&server);
+    let slot = cluster::slot(&mut admin);
     loop {
-        assert_eq!(admin.call(&["CLUSTER", "ADDSLOTS", &slot]), b"+OK\r\n");
+        admin.expect(&format!("CLUSTER ADDSLOTS {slot}"), "+OK");
         eventually("the node serves the slot", || {
-            admin.call(&["EXISTS", "pool"]) == b":0\r\n"
+            admin.ask("EXISTS pool") == "0"
         });
-        let mut waiter = blocked(&server);
-        // The flush has the module look at its queues.
-        admin.values(&[&[b"CLUSTER", b"DELSLOTS", slot.as_bytes()], &[b"FLUSHALL"]]);
+        let mut waiter = Waiter::of(&server, HOPELESS);
+        // The flush has the module serve its queues.
+        admin.pipeline(&[&format!("CLUSTER DELSLOTS {slot}"), "FLUSHALL"]);
         let reply = waiter.read();
-        if !reply.starts_with(b"-CLUSTERDOWN") {
+        if !reply.starts_with("!CLUSTERDOWN") {
             return reply;
         }
     }
@@ -679,24 +612,14 @@ fn unblocked_by_a_lost_slot() -> Vec<u8> {
 /// The fields of `INFO seat` and of `SEAT.INFO`, and the settings.
 #[test]
 fn each_field_and_setting_is_documented() {
-    let server = Server::start();
-    let mut client = server.client();
+    let (server, mut dialog) = Server::scene();
     let page = page(COMMANDS);
     let mut names: BTreeSet<String> = server.info("seat").into_keys().collect();
     assert!(!names.is_empty());
-    let _: Value = redis::cmd("SEAT.ACQUIRE")
-        .arg(&["pool", "s", "1"])
-        .query(&mut client)
-        .expect("a seat");
-    let info: HashMap<String, i64> = redis::cmd("SEAT.INFO")
-        .arg("pool")
-        .query(&mut client)
-        .expect("the pool");
+    dialog.acquire("pool", "s", 1, "{}");
+    let info: HashMap<String, i64> = dialog.query("SEAT.INFO pool");
     names.extend(info.into_keys());
-    let settings: HashMap<String, String> = redis::cmd("CONFIG")
-        .arg(&["GET", "seat.*"])
-        .query(&mut client)
-        .expect("settings");
+    let settings: HashMap<String, String> = dialog.query("CONFIG GET seat.*");
     assert_eq!(settings.is_empty(), server.version() < (7, 0, 0));
     names.extend(settings.into_keys());
     for name in names {
@@ -722,40 +645,18 @@ fn the_bytes_of_the_design_are_those_of_a_dump() {
         )
     };
 
-    let server = Server::builder()
+    let (_server, mut dialog) = Server::builder()
         .module_args("allow-effects yes")
         .config("rdbcompression no")
-        .start();
-    let mut wire = server.wire();
-    let time = "1795959394";
+        .scene();
     let metadata = r#"{"machine":"laptop-17"}"#;
-    let effect = [
-        "SEAT.EFFECT",
-        "pool",
-        "GRANT",
-        "alice",
-        "2",
-        time,
-        time,
-        "1",
-        "0",
-        "0",
-        metadata,
-    ];
-    assert_eq!(wire.call(&effect), b":1\r\n");
-    let join = [
-        "SEAT.EFFECT",
-        "pool",
-        "JOIN",
-        "bob",
-        "2",
-        "7",
-        "1795959394000",
-        "90000",
-        "4102444800000",
-    ];
-    assert_eq!(wire.call(&join), b":1\r\n");
-    let dump = wire.call(&["DUMP", "pool"]);
+    for effect in [
+        &format!("GRANT alice 2 1795959394 1795959394 1 0 0 {metadata}"),
+        "JOIN bob 2 7 1795959394000 90000 4102444800000",
+    ] {
+        dialog.expect(&format!("SEAT.EFFECT pool {effect}"), "1");
+    }
+    let dump = dialog.raw(&["DUMP", "pool"]);
     // Between them, Redis's own mark and length of a string.
     let mark = |batch: &[u8]| [5, batch.len() as u8];
     let drawn = [&header[..], &mark(session), session, &mark(ticket), ticket].concat();
@@ -792,8 +693,7 @@ fn the_forms_of_effects_are_those_that_a_server_takes() {
         .filter(|line| line.starts_with("SEAT.EFFECT key "))
         .collect();
     assert!(!forms.is_empty());
-    let server = Server::builder().module_args("allow-effects yes").start();
-    let mut wire = server.wire();
+    let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     for form in forms {
         for choice in 0..3 {
             let mut effect: Vec<&str> = form
@@ -803,17 +703,11 @@ fn the_forms_of_effects_are_those_that_a_server_takes() {
                     sample(alternatives[choice % alternatives.len()])
                 })
                 .collect();
-            assert_eq!(wire.call(&effect), b":1\r\n", "{form}: {effect:?}");
+            dialog.expect(&effect.join(" "), "1");
             effect.push("1");
-            assert!(
-                wire.call(&effect).starts_with(b"-ERR"),
-                "longer than {form}"
-            );
+            dialog.begins(&effect.join(" "), "!ERR");
             effect.truncate(effect.len() - 2);
-            assert!(
-                wire.call(&effect).starts_with(b"-ERR"),
-                "shorter than {form}"
-            );
+            dialog.begins(&effect.join(" "), "!ERR");
         }
     }
     let unmet = &server.info("seat")["seat_ignored_effects"];

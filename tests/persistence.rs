@@ -143,8 +143,7 @@ fn writes_while_the_file_is_rewritten_are_not_lost() {
     let mut server = with_effects().recording().start();
     fill(&server);
     let mut dialog = Dialog::with(&server);
-    let reply = dialog.ask("BGREWRITEAOF");
-    assert!(reply.starts_with('+'), "{reply}");
+    dialog.begins("BGREWRITEAOF", "+");
     let mut random = Rng::with_seed(1);
     while server.info("persistence")["aof_rewrite_in_progress"] == "1" {
         workload::run(&mut dialog, &mut random, 20);

@@ -2,7 +2,7 @@
 
 mod many_leases;
 mod moved_pools;
-pub mod paused_writes;
+mod paused_writes;
 
 use std::io::{self, Write};
 use std::time::Duration;

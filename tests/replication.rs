@@ -3,34 +3,13 @@
 mod nodes;
 mod writable;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::support::{Server, replicated, units, without_time};
 
-use crate::support::{Server, replicated};
-
-/// The effects among what was replicated, the present time as `T`.
+/// What a server replicated while `actions` ran, MULTI and EXEC included, the present time as `T`.
 #[track_caller]
-fn effects(server: &Server, actions: impl FnOnce()) -> Vec<String> {
+fn lines(server: &Server, actions: impl FnOnce()) -> Vec<String> {
     let lines = replicated(server, actions);
-    // Servers before 7.0 put even a single effect into a transaction, and pass on empty ones.
-    let framed = |line: &&String| *line != "MULTI" && *line != "EXEC";
-    lines
-        .iter()
-        .filter(framed)
-        .map(|line| without_time(line))
-        .collect()
-}
-
-fn without_time(line: &str) -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970")
-        .as_secs();
-    let recent = |word: &str| word.parse().is_ok_and(|time: u64| now.abs_diff(time) < 300);
-    let words: Vec<_> = line
-        .split(' ')
-        .map(|word| if recent(word) { "T" } else { word })
-        .collect();
-    words.join(" ")
+    lines.iter().map(|line| without_time(line)).collect()
 }
 
 #[test]
@@ -40,31 +19,25 @@ fn each_change_is_replicated_as_what_it_did() {
     for (command, expected) in [
         (
             "SEAT.ACQUIRE pool a 3",
-            &["SEAT.EFFECT pool GRANT a 3 T T - 0 0 {}"][..],
+            &["pool GRANT a 3 T T - 0 0 {}"][..],
         ),
         (
             "SEAT.ACQUIRE pool b 4 {\"k\":1}",
-            &["SEAT.EFFECT pool GRANT b 4 T T - 0 0 {\"k\":1}"],
+            &["pool GRANT b 4 T T - 0 0 {\"k\":1}"],
         ),
         (
             "SEAT.ACQUIRE pool c 5 {\"acquired_at\":1,\"k\":2,\"heartbeat_count\":7}",
-            &["SEAT.EFFECT pool GRANT c 5 T T 7 0 0 {\"k\":2}"],
+            &["pool GRANT c 5 T T 7 0 0 {\"k\":2}"],
         ),
         ("SEAT.ACQUIRE pool a 9", nothing),
         ("SEAT.ACQUIRE pool d 3", nothing),
         ("SEAT.ACQUIRE pool d 9 nonsense", nothing),
-        (
-            "SEAT.HEARTBEAT pool a",
-            &["SEAT.EFFECT pool BEAT a T 1 0 0"],
-        ),
+        ("SEAT.HEARTBEAT pool a", &["pool BEAT a T 1 0 0"]),
         (
             "SEAT.HEARTBEAT pool a {\"large\":\"metadata\"}",
-            &["SEAT.EFFECT pool BEAT a T 2 0 0"],
+            &["pool BEAT a T 2 0 0"],
         ),
-        (
-            "SEAT.HEARTBEAT pool c",
-            &["SEAT.EFFECT pool BEAT c T 8 0 0"],
-        ),
+        ("SEAT.HEARTBEAT pool c", &["pool BEAT c T 8 0 0"]),
         ("SEAT.HEARTBEAT pool d", nothing),
         ("SEAT.RELEASE pool d", nothing),
         ("SEAT.REVOKE pool d e", nothing),
@@ -75,16 +48,16 @@ fn each_change_is_replicated_as_what_it_did() {
         ("SEAT.SCAN pool 0", nothing),
         ("SEAT.GET pool a", nothing),
         ("SEAT.INFO pool", nothing),
-        ("SEAT.RELEASE pool a", &["SEAT.EFFECT pool FREE released a"]),
-        ("SEAT.REVOKE pool x b", &["SEAT.EFFECT pool FREE revoked b"]),
+        ("SEAT.RELEASE pool a", &["pool FREE released a"]),
+        ("SEAT.REVOKE pool x b", &["pool FREE revoked b"]),
         // The last session takes the key along on every node, without a DEL of its own.
-        ("SEAT.RELEASE pool c", &["SEAT.EFFECT pool FREE released c"]),
+        ("SEAT.RELEASE pool c", &["pool FREE released c"]),
         ("SEAT.RELEASE pool c", nothing),
     ] {
-        let sent = effects(&server, || {
+        let sent = units(&server, || {
             dialog.ask(command);
         });
-        assert_eq!(sent, expected, "{command}");
+        assert_eq!(sent.concat(), expected, "{command}");
     }
 }
 
@@ -132,7 +105,7 @@ fn a_revocation_of_many_is_one_unit() {
 #[test]
 fn a_transaction_is_replicated_as_one() {
     let (server, mut dialog) = Server::builder().recording().scene();
-    let lines = replicated(&server, || {
+    let lines = lines(&server, || {
         dialog.expect("MULTI", "+OK");
         for command in [
             "SEAT.ACQUIRE pool a 1",
@@ -147,7 +120,6 @@ fn a_transaction_is_replicated_as_one() {
         }
         dialog.begins("EXEC", "[[");
     });
-    let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
     assert_eq!(
         lines,
         [
@@ -160,7 +132,7 @@ fn a_transaction_is_replicated_as_one() {
             "EXEC"
         ]
     );
-    let sent = effects(&server, || {
+    let sent = units(&server, || {
         assert_eq!(
             dialog.transaction(&["SEAT.ACQUIRE pool c 1", "SEAT.RELEASE pool c"]),
             "[[0, NO_SEATS_AVAILABLE, 1, 1], [0, SESSION_NOT_FOUND]]"
@@ -177,13 +149,12 @@ fn a_script_is_replicated_by_its_effects() {
         redis.pcall('SEAT.ACQUIRE', KEYS[1], 'b', 'x')
         redis.call('SEAT.HEARTBEAT', KEYS[1], 'a')
         return redis.call('SEAT.RELEASE', KEYS[1], 'a')";
-    let lines = replicated(&server, || {
+    let lines = lines(&server, || {
         assert_eq!(
             dialog.ask_args(&["EVAL", script, "1", "pool"]),
             "[1, RELEASED, 0]"
         );
     });
-    let lines: Vec<_> = lines.iter().map(|line| without_time(line)).collect();
     assert_eq!(
         lines,
         [
@@ -194,7 +165,7 @@ fn a_script_is_replicated_by_its_effects() {
             "EXEC"
         ]
     );
-    let sent = effects(&server, || {
+    let sent = units(&server, || {
         let script = "return redis.call('SEAT.RELEASE', KEYS[1], 'a')";
         assert_eq!(
             dialog.ask_args(&["EVAL", script, "1", "pool"]),

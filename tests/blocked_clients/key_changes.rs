@@ -167,8 +167,7 @@ fn a_copy_that_goes_elsewhere_is_no_departure() {
     dialog.expect(&migrate(&there, "pool 0 5000 COPY"), "+OK");
     assert_eq!(other.sessions("pool"), ["a"]);
     // The target has it already, so it stays here.
-    let reply = dialog.ask(&migrate(&there, "pool 0 5000"));
-    assert!(reply.contains("BUSYKEY"), "{reply}");
+    dialog.contains(&migrate(&there, "pool 0 5000"), "BUSYKEY");
     dialog.expect("SAVE", "+OK");
     dialog.bytes(&["DUMP", "pool"]);
     // The timer has run since: the expiry of another pool's lease shows it.
@@ -230,8 +229,7 @@ fn each_waiter_at_a_missing_key_states_its_own_limit() {
     let before = total(&server, "seat_granted");
     dialog.expect("DEL pool", "1");
     first.hears("[1, ACQUIRED, 1, 1, 60000]");
-    let json = dialog.ask("SEAT.GET pool b");
-    assert!(json.starts_with(r#""{"k":1,"acquired_at":"#), "{json}");
+    dialog.begins("SEAT.GET pool b", r#""{"k":1,"acquired_at":"#);
     dialog.expect("SEAT.REVOKE pool b", "1");
     second.hears(GRANTED);
     assert_eq!(total(&server, "seat_granted"), before + 2);

@@ -2,33 +2,39 @@
 
 use crate::support::{Dialog, Server, Traces};
 
-/// A server with a pool of two holders and a free seat, and the traces to be left alone.
-fn prepared() -> (Server, Dialog) {
-    let (server, mut dialog) = Server::builder().recording().scene();
-    dialog.acquire("pool", "a", 3, r#"{"k":1}"#);
-    dialog.acquire("pool", "b", 3, r#"{"k":2}"#);
-    (server, dialog)
+/// A server that records, and what is refused there.
+struct Refusing {
+    server: Server,
+    dialog: Dialog,
 }
 
-/// Sends each command and expects an error that contains `meaning` and leaves no trace.
-#[track_caller]
-fn refused(server: &Server, dialog: &mut Dialog, meaning: &str, commands: &[Vec<Vec<u8>>]) {
-    for command in commands {
-        let before = Traces::of(server);
-        let reply = dialog.ask_args(command);
-        let shown: Vec<_> = command
-            .iter()
-            .map(|argument| {
-                argument[..argument.len().min(60)]
-                    .escape_ascii()
-                    .to_string()
-            })
-            .collect();
-        assert!(
-            reply.starts_with("!ERR ") && reply.contains(meaning),
-            "{shown:?} answers {reply} instead of an error about {meaning:?}"
-        );
-        assert_eq!(Traces::of(server), before, "{shown:?} changed something");
+impl Refusing {
+    /// With a pool of two holders and a free seat.
+    fn prepared() -> Self {
+        let (server, mut dialog) = Server::builder().recording().scene();
+        dialog.acquire("pool", "a", 3, r#"{"k":1}"#);
+        dialog.acquire("pool", "b", 3, r#"{"k":2}"#);
+        Self { server, dialog }
+    }
+
+    /// Sends each command and expects an error that contains `meaning` and leaves no trace.
+    #[track_caller]
+    fn refuses(&mut self, meaning: &str, commands: &[Vec<Vec<u8>>]) {
+        for command in commands {
+            let before = Traces::of(&self.server);
+            let reply = self.dialog.ask_args(command);
+            let shown = |argument: &Vec<u8>| {
+                let start = &argument[..argument.len().min(60)];
+                start.escape_ascii().to_string()
+            };
+            let shown: Vec<_> = command.iter().map(shown).collect();
+            assert!(
+                reply.starts_with("!ERR ") && reply.contains(meaning),
+                "{shown:?} answers {reply} instead of an error about {meaning:?}"
+            );
+            let after = Traces::of(&self.server);
+            assert_eq!(after, before, "{shown:?} changed something");
+        }
     }
 }
 
@@ -51,7 +57,7 @@ fn acquires_with(metadata: &[impl AsRef<[u8]>]) -> Vec<Vec<Vec<u8>>> {
 
 #[test]
 fn more_arguments_than_a_command_has() {
-    let (server, mut dialog) = prepared();
+    let mut refusing = Refusing::prepared();
     let lines = [
         "SEAT.ACQUIRE pool c 3 {} more",
         "SEAT.ACQUIRE pool c 3 {} {} {}",
@@ -64,12 +70,12 @@ fn more_arguments_than_a_command_has() {
         "SEAT.CLEANUP pool more",
     ];
     let commands = lines.map(|line| command(&line.split(' ').collect::<Vec<_>>()));
-    refused(&server, &mut dialog, "syntax error", &commands);
+    refusing.refuses("syntax error", &commands);
 }
 
 #[test]
 fn seats_that_are_no_integer_of_64_bits() {
-    let (server, mut dialog) = prepared();
+    let mut refusing = Refusing::prepared();
     let spellings = [
         "",
         " ",
@@ -98,28 +104,16 @@ fn seats_that_are_no_integer_of_64_bits() {
     for session in ["c", "a"] {
         let commands =
             spellings.map(|seats| command(&["SEAT.ACQUIRE", "pool", session, seats, "{}"]));
-        refused(
-            &server,
-            &mut dialog,
-            "seats must be a 64-bit integer",
-            &commands,
-        );
+        refusing.refuses("seats must be a 64-bit integer", &commands);
     }
     let missing = spellings.map(|seats| command(&["SEAT.ACQUIRE", "missing", "c", seats]));
-    refused(
-        &server,
-        &mut dialog,
-        "seats must be a 64-bit integer",
-        &missing,
-    );
+    refusing.refuses("seats must be a 64-bit integer", &missing);
 }
 
 #[test]
 fn a_session_id_that_is_empty_or_too_long() {
-    let (server, mut dialog) = prepared();
-    refused(
-        &server,
-        &mut dialog,
+    let mut refusing = Refusing::prepared();
+    refusing.refuses(
         "session must not be empty",
         &[
             command(&["SEAT.ACQUIRE", "pool", "", "3", "{}"]),
@@ -129,9 +123,7 @@ fn a_session_id_that_is_empty_or_too_long() {
     );
     let long = "x".repeat(1025);
     let endless = "x".repeat(1 << 20);
-    refused(
-        &server,
-        &mut dialog,
+    refusing.refuses(
         "session must be at most 1024 bytes",
         &[
             command(&["SEAT.ACQUIRE", "pool", &long, "3", "{}"]),
@@ -141,24 +133,24 @@ fn a_session_id_that_is_empty_or_too_long() {
     );
     // Elsewhere such an id is one that holds no seat.
     for id in ["", &long, &endless] {
-        let before = Traces::of(&server);
+        let before = Traces::of(&refusing.server);
         assert_eq!(
-            dialog.ask_args(&["SEAT.RELEASE", "pool", id]),
+            refusing.dialog.ask_args(&["SEAT.RELEASE", "pool", id]),
             "[0, SESSION_NOT_FOUND]"
         );
         assert_eq!(
-            dialog.ask_args(&["SEAT.HEARTBEAT", "pool", id]),
+            refusing.dialog.ask_args(&["SEAT.HEARTBEAT", "pool", id]),
             "[0, SESSION_NOT_ACTIVE]"
         );
-        assert_eq!(dialog.ask_args(&["SEAT.GET", "pool", id]), "nil");
-        assert_eq!(dialog.ask_args(&["SEAT.REVOKE", "pool", id]), "0");
-        assert_eq!(Traces::of(&server), before);
+        assert_eq!(refusing.dialog.ask_args(&["SEAT.GET", "pool", id]), "nil");
+        assert_eq!(refusing.dialog.ask_args(&["SEAT.REVOKE", "pool", id]), "0");
+        assert_eq!(Traces::of(&refusing.server), before);
     }
 }
 
 #[test]
 fn metadata_that_are_no_json_object() {
-    let (server, mut dialog) = prepared();
+    let mut refusing = Refusing::prepared();
     let texts: [&[u8]; 40] = [
         b"",
         b" ",
@@ -201,27 +193,17 @@ fn metadata_that_are_no_json_object() {
         b"{1:2}",
         b"\xef\xbb\xbf{}",
     ];
-    refused(
-        &server,
-        &mut dialog,
-        "metadata must be a JSON object",
-        &acquires_with(&texts),
-    );
+    refusing.refuses("metadata must be a JSON object", &acquires_with(&texts));
     let missing: Vec<_> = texts
         .iter()
         .map(|text| command(&[b"SEAT.ACQUIRE", b"missing".as_slice(), b"c", b"3", text]))
         .collect();
-    refused(
-        &server,
-        &mut dialog,
-        "metadata must be a JSON object",
-        &missing,
-    );
+    refusing.refuses("metadata must be a JSON object", &missing);
 }
 
 #[test]
 fn metadata_that_are_no_utf8() {
-    let (server, mut dialog) = prepared();
+    let mut refusing = Refusing::prepared();
     let texts: [&[u8]; 7] = [
         b"{\"a\":\"\xff\"}",
         b"{\"\x80\":1}",
@@ -231,12 +213,7 @@ fn metadata_that_are_no_utf8() {
         b"{\"a\":\"\xf4\x90\x80\x80\"}",
         b"{}\xff",
     ];
-    refused(
-        &server,
-        &mut dialog,
-        "metadata must be a JSON object",
-        &acquires_with(&texts),
-    );
+    refusing.refuses("metadata must be a JSON object", &acquires_with(&texts));
 }
 
 /// An object of exactly this many bytes.
@@ -248,19 +225,17 @@ fn object_of(bytes: usize) -> String {
 
 #[test]
 fn metadata_that_are_too_large() {
-    let (server, mut dialog) = prepared();
+    let mut refusing = Refusing::prepared();
     let texts = [
         object_of(16_385),
         object_of(1 << 20),
         format!("{{}}{}", " ".repeat(16_383)),
     ];
-    refused(
-        &server,
-        &mut dialog,
+    refusing.refuses(
         "metadata must be at most 16384 bytes",
         &acquires_with(&texts),
     );
-    dialog.acquire("pool", "c", 3, &object_of(16_384));
+    refusing.dialog.acquire("pool", "c", 3, &object_of(16_384));
 }
 
 /// An object whose values nest until it is `depth` levels deep.
@@ -279,6 +254,7 @@ fn metadata_that_nest_too_deep() {
         .module_args("max-metadata-bytes 1000000")
         .scene();
     dialog.acquire("pool", "a", 9, "{}");
+    let mut refusing = Refusing { server, dialog };
     let object = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
     let texts = [
         nested(1001, "[", "]"),
@@ -288,23 +264,21 @@ fn metadata_that_nest_too_deep() {
         format!(r#"{{"a":{}"#, "[".repeat(500_000)),
         r#"{"a":"#.repeat(100_000),
     ];
-    refused(
-        &server,
-        &mut dialog,
+    refusing.refuses(
         "metadata must not nest deeper than 1000 levels",
         &acquires_with(&texts),
     );
     for (session, text) in [("d", nested(1000, "[", "]")), ("e", object(1000))] {
-        dialog.acquire("pool", session, 9, &text);
-        let stored = dialog.bytes(&["SEAT.GET", "pool", session]);
+        refusing.dialog.acquire("pool", session, 9, &text);
+        let stored = refusing.dialog.bytes(&["SEAT.GET", "pool", session]);
         assert!(stored.starts_with(text.trim_end_matches('}').as_bytes()));
     }
-    server.reloads_the_same("DEBUG RELOAD");
+    refusing.server.reloads_the_same("DEBUG RELOAD");
 }
 
 #[test]
 fn a_heartbeat_count_that_is_no_integer() {
-    let (server, mut dialog) = prepared();
+    let mut refusing = Refusing::prepared();
     let values = [
         "null",
         "\"1\"",
@@ -320,34 +294,32 @@ fn a_heartbeat_count_that_is_no_integer() {
         "-9223372036854775809",
     ];
     let plain = values.map(|value| format!(r#"{{"k":1,"heartbeat_count":{value}}}"#));
-    refused(
-        &server,
-        &mut dialog,
+    refusing.refuses(
         "heartbeat_count in metadata must be an integer",
         &acquires_with(&plain),
     );
     let escaped = values
         .map(|value| format!(r#"{{"heartbeat\u005fcount":1,"heartbeat_\u0063ount":{value}}}"#));
-    refused(
-        &server,
-        &mut dialog,
+    refusing.refuses(
         "heartbeat_count in metadata must be an integer",
         &acquires_with(&escaped),
     );
     // Of duplicates the last counts; deeper down the name is anybody's.
-    dialog.acquire(
+    refusing.dialog.acquire(
         "pool",
         "c",
         3,
         r#"{"heartbeat_count":false,"heartbeat_count":7,"k":{"heartbeat_count":null}}"#,
     );
-    dialog.expect("SEAT.HEARTBEAT pool c", "[1, HEARTBEAT_UPDATED, 8]");
+    refusing
+        .dialog
+        .expect("SEAT.HEARTBEAT pool c", "[1, HEARTBEAT_UPDATED, 8]");
 }
 
 #[test]
 fn commands_of_other_types_refuse_a_pool() {
-    let (server, mut dialog) = prepared();
-    let before = Traces::of(&server);
+    let mut refusing = Refusing::prepared();
+    let before = Traces::of(&refusing.server);
     for line in [
         "GET pool",
         "LPUSH pool x",
@@ -357,15 +329,15 @@ fn commands_of_other_types_refuse_a_pool() {
         "INCR pool",
         "ZCARD pool",
     ] {
-        dialog.begins(line, "!WRONGTYPE");
+        refusing.dialog.begins(line, "!WRONGTYPE");
     }
-    assert_eq!(Traces::of(&server), before);
+    assert_eq!(Traces::of(&refusing.server), before);
 }
 
 #[test]
 fn answers_that_change_nothing_leave_no_trace_but_their_totals() {
-    let (server, mut dialog) = prepared();
-    let before = Traces::without_totals(&server);
+    let mut refusing = Refusing::prepared();
+    let before = Traces::without_totals(&refusing.server);
     for line in [
         "SEAT.ACQUIRE pool a 3 {}",
         "SEAT.ACQUIRE pool a 99 {}",
@@ -382,10 +354,9 @@ fn answers_that_change_nothing_leave_no_trace_but_their_totals() {
         "SEAT.CLEANUP pool IDLE 1000",
         "SEAT.CLEANUP missing",
     ] {
-        let reply = dialog.ask(line);
-        assert!(!reply.starts_with('!'), "{line}: {reply}");
+        refusing.dialog.succeeds(line);
         assert_eq!(
-            Traces::without_totals(&server),
+            Traces::without_totals(&refusing.server),
             before,
             "{line} changed something"
         );

@@ -69,7 +69,36 @@ pub fn writers() -> impl Iterator<Item = &'static Row> {
     TABLE.iter().filter(|row| row.kind == Write)
 }
 
-const READ_KEY: &[&str] = &["RO access"];
+const READER: Row = Row {
+    call: "",
+    variants: &[],
+    kind: Read,
+    is_fast: true,
+    arity: 0,
+    keys: &["RO access"],
+    without_key: "",
+    documents: "",
+};
+
+const SLOW_READER: Row = Row {
+    is_fast: false,
+    ..READER
+};
+
+const SET_READER: Row = Row {
+    kind: ReadLegacyKey("set"),
+    ..READER
+};
+
+const HASH_READER: Row = Row {
+    kind: ReadLegacyKey("hash"),
+    ..READER
+};
+
+const WRITER: Row = Row {
+    kind: Write,
+    ..READER
+};
 
 pub const TABLE: [Row; 25] = [
     Row {
@@ -81,242 +110,196 @@ pub const TABLE: [Row; 25] = [
             "SEAT.ACQUIRE pool c 9 QUEUE 9",
             "SEAT.ACQUIRE pool c 9 {} BLOCK 9",
         ],
-        kind: Write,
-        is_fast: true,
         arity: -4,
         keys: &["RW insert"],
         without_key: "[1, ACQUIRED, 1, 9]",
         documents: "key session seats metadata EX PX QUEUE BLOCK optional",
+        ..WRITER
     },
     Row {
         call: "SEAT.HEARTBEAT pool a",
         variants: &["SEAT.HEARTBEAT pool a {} EX 60", "SEAT.HEARTBEAT pool x"],
-        kind: Write,
-        is_fast: true,
         arity: -3,
         keys: &["RW update"],
         without_key: "[0, SESSION_NOT_ACTIVE]",
         documents: "key session metadata EX PX optional",
+        ..WRITER
     },
     Row {
         call: "SEAT.RELEASE pool a",
         variants: &["SEAT.RELEASE pool x"],
-        kind: Write,
-        is_fast: true,
         arity: 3,
         keys: &["RW delete"],
         without_key: "[0, SESSION_NOT_FOUND]",
         documents: "key session",
+        ..WRITER
     },
     Row {
         call: "SEAT.REVOKE pool b",
         variants: &["SEAT.REVOKE pool x y z"],
-        kind: Write,
         is_fast: false,
         arity: -3,
         keys: &["RW delete"],
         without_key: "0",
         documents: "key session multiple",
+        ..WRITER
     },
     Row {
         call: "SEAT.CLEANUP pool",
         variants: &["SEAT.CLEANUP pool IDLE 1000"],
-        kind: Write,
         is_fast: false,
         arity: -2,
         keys: &["RW delete"],
         without_key: "[0, 0]",
         documents: "key IDLE optional",
+        ..WRITER
     },
     Row {
         call: "SEAT.RESIZE pool 8",
-        variants: &[],
-        kind: Write,
         is_fast: false,
         arity: 3,
         keys: &["RW update"],
         without_key: "0",
         documents: "key seats",
+        ..WRITER
     },
     Row {
         call: "SEAT.IMPORT pool pool:set pool:hash",
-        variants: &[],
-        kind: Write,
         is_fast: false,
         arity: 4,
         keys: &["RW insert", "RW delete", "RW delete"],
         without_key: "0",
         documents: "key sessions-key metadata-key",
+        ..WRITER
     },
     Row {
         call: "SEAT.EXPORT pool pool:set pool:hash",
-        variants: &[],
-        kind: Write,
         is_fast: false,
         arity: 4,
         keys: &["RW delete", "RW insert", "RW insert"],
         without_key: "0",
         documents: "key sessions-key metadata-key",
+        ..WRITER
     },
     Row {
         call: "SEAT.COUNT pool",
-        variants: &[],
-        kind: Read,
-        is_fast: true,
         arity: 2,
-        keys: READ_KEY,
         without_key: "0",
         documents: "key",
+        ..READER
     },
     Row {
         call: "SEAT.SESSIONS pool",
         variants: &["SEAT.SESSIONS pool WITHMETADATA"],
-        kind: Read,
-        is_fast: false,
         arity: -2,
-        keys: READ_KEY,
         without_key: "[]",
         documents: "key WITHMETADATA optional",
+        ..SLOW_READER
     },
     Row {
         call: "SEAT.SCAN pool 0",
         variants: &["SEAT.SCAN pool 0 COUNT 5", "SEAT.SCAN pool 0 WITHMETADATA"],
-        kind: Read,
-        is_fast: false,
         arity: -3,
-        keys: READ_KEY,
         without_key: r#"["0", []]"#,
         documents: "key cursor COUNT WITHMETADATA optional",
+        ..SLOW_READER
     },
     Row {
         call: "SEAT.GET pool a",
         variants: &["SEAT.GET pool x"],
-        kind: Read,
-        is_fast: true,
         arity: 3,
-        keys: READ_KEY,
         without_key: "nil",
         documents: "key session",
+        ..READER
     },
     Row {
         call: "SEAT.INFO pool",
-        variants: &[],
-        kind: Read,
-        is_fast: false,
         arity: 2,
-        keys: READ_KEY,
         without_key: "nil",
         documents: "key",
+        ..SLOW_READER
     },
     Row {
         call: "SEAT.PTTL pool a",
         variants: &["SEAT.PTTL pool x"],
-        kind: Read,
-        is_fast: true,
         arity: 3,
-        keys: READ_KEY,
         without_key: "-2",
         documents: "key session",
+        ..READER
     },
     Row {
         call: "SEAT.QUEUE pool",
-        variants: &[],
-        kind: Read,
-        is_fast: false,
         arity: 2,
-        keys: READ_KEY,
         without_key: "[]",
         documents: "key",
+        ..SLOW_READER
     },
     Row {
         call: "SEAT.POSITION pool a",
         variants: &["SEAT.POSITION pool x"],
-        kind: Read,
-        is_fast: true,
         arity: 3,
-        keys: READ_KEY,
         without_key: "nil",
         documents: "key session",
+        ..READER
     },
     Row {
         call: "SEAT.SISMEMBER pool:set a",
-        variants: &[],
-        kind: ReadLegacyKey("set"),
-        is_fast: true,
         arity: 3,
-        keys: READ_KEY,
         without_key: "0",
         documents: "key session",
+        ..SET_READER
     },
     Row {
         call: "SEAT.SMEMBERS pool:set",
-        variants: &[],
-        kind: ReadLegacyKey("set"),
         is_fast: false,
         arity: 2,
-        keys: READ_KEY,
         without_key: "[]",
         documents: "key",
+        ..SET_READER
     },
     Row {
         call: "SEAT.SCARD pool:set",
-        variants: &[],
-        kind: ReadLegacyKey("set"),
-        is_fast: true,
         arity: 2,
-        keys: READ_KEY,
         without_key: "0",
         documents: "key",
+        ..SET_READER
     },
     Row {
         call: "SEAT.HGET pool:hash a",
-        variants: &[],
-        kind: ReadLegacyKey("hash"),
-        is_fast: true,
         arity: 3,
-        keys: READ_KEY,
         without_key: "nil",
         documents: "key session",
+        ..HASH_READER
     },
     Row {
         call: "SEAT.HGETALL pool:hash",
-        variants: &[],
-        kind: ReadLegacyKey("hash"),
         is_fast: false,
         arity: 2,
-        keys: READ_KEY,
         without_key: "[]",
         documents: "key",
+        ..HASH_READER
     },
     Row {
         call: "SEAT.HEXISTS pool:hash a",
-        variants: &[],
-        kind: ReadLegacyKey("hash"),
-        is_fast: true,
         arity: 3,
-        keys: READ_KEY,
         without_key: "0",
         documents: "key session",
+        ..HASH_READER
     },
     Row {
         call: "SEAT.HLEN pool:hash",
-        variants: &[],
-        kind: ReadLegacyKey("hash"),
-        is_fast: true,
         arity: 2,
-        keys: READ_KEY,
         without_key: "0",
         documents: "key",
+        ..HASH_READER
     },
     Row {
         call: "SEAT.HKEYS pool:hash",
-        variants: &[],
-        kind: ReadLegacyKey("hash"),
         is_fast: false,
         arity: 2,
-        keys: READ_KEY,
         without_key: "[]",
         documents: "key",
+        ..HASH_READER
     },
     Row {
         call: "SEAT.EFFECT pool FREE released a",

@@ -132,10 +132,8 @@ fn the_words_that_are_options_are_never_metadata() {
         "SEAT.ACQUIRE pool a 9 {} EX 60 {}",
     ] {
         let reply = dialog.ask(line);
-        assert!(
-            reply.starts_with("!ERR ") && !reply.contains("JSON"),
-            "{line}: {reply}"
-        );
+        let named = reply.starts_with("!ERR ") && !reply.contains("JSON");
+        assert!(named, "{line}: {reply}");
     }
     dialog.expect("EXISTS pool", "0");
 }

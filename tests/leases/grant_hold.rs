@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::reclaim::paused_writes::signal;
 use crate::support::{
     Builder, Dialog, Server, Waiter, eventually, total, total_becomes, wait_for_reclaim,
 };
@@ -163,7 +162,7 @@ fn most_after_lost_grants(hold_ms: i64) -> usize {
     primary.wait_for_offset(&replica);
     let mut dialog = Dialog::with(&primary);
     total_becomes(&primary, "seat_grant_hold_ms", 0);
-    signal(&replica, "STOP");
+    replica.signal("STOP");
     // What stands in the replica's socket would reach it yet.
     assert_eq!(dialog.number("CLIENT KILL TYPE replica"), 1);
     let mut believers = Believers(Vec::new());
@@ -172,7 +171,7 @@ fn most_after_lost_grants(hold_ms: i64) -> usize {
     }
     assert_eq!(believers.holding(), 2);
     primary.kill9();
-    signal(&replica, "CONT");
+    replica.signal("CONT");
     let mut dialog = Dialog::with(&replica);
     dialog.ask("REPLICAOF NO ONE");
     let mut most = 0;

@@ -128,12 +128,16 @@ fn resize_of_a_missing_pool_serves_those_who_wait_there() {
 fn a_ninth_figure_is_refused_and_a_poll_keeps_the_one_it_has() {
     let (server, mut dialog) = recording().full_pool();
     for figure in -6..=1 {
-        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool t{figure} {figure} QUEUE 60000"));
-        assert!(reply.contains("QUEUED"), "{reply}");
+        dialog.contains(
+            &format!("SEAT.ACQUIRE pool t{figure} {figure} QUEUE 60000"),
+            "QUEUED",
+        );
     }
     for option in ["QUEUE 60000", "BLOCK 0"] {
-        let reply = dialog.ask(&format!("SEAT.ACQUIRE pool ninth 0x {option}"));
-        assert!(reply.starts_with("!ERR seats"), "{reply}");
+        dialog.begins(
+            &format!("SEAT.ACQUIRE pool ninth 0x {option}"),
+            "!ERR seats",
+        );
         let reply = dialog.ask(&format!("SEAT.ACQUIRE pool ninth -7 {option}"));
         let error = "!ERR the sessions in the queue state 8 different numbers of seats";
         assert!(reply.starts_with(error), "{reply}");

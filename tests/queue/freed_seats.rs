@@ -32,8 +32,7 @@ fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
             assert_eq!(waiter.read(), granted, "{command}");
         });
         assert_eq!(units[0], unit, "{command}");
-        let json = dialog.ask("SEAT.GET pool b");
-        assert!(json.starts_with(r#""{"m":1,"#), "{command}: {json}");
+        dialog.begins("SEAT.GET pool b", r#""{"m":1,"#);
     }
     assert_eq!(total(&server, "seat_granted"), 4);
     assert_eq!(total(&server, "seat_blocked_clients"), 0);
@@ -174,8 +173,7 @@ fn nobody_passes_those_whom_the_timer_has_yet_to_serve() {
     let left = format!(r#""waiting", {}"#, WAITERS - at_once);
     assert!(reply.contains(&left), "{reply}");
     for client in &mut clients {
-        let reply = client.read();
-        assert!(reply.starts_with("[1, ACQUIRED, "), "{reply}");
+        client.is_granted();
     }
     assert_eq!(dialog.number("SEAT.COUNT pool"), WAITERS as i64 + 1);
 }

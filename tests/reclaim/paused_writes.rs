@@ -1,8 +1,6 @@
 //! A server that must not write for a while: the seats wait, nothing crashes, and primary and
 //! replica stay alike.
 
-use std::process::Command;
-
 use crate::support::{Dialog, Server, eventually, total, wait_for_reclaim};
 
 #[test]
@@ -46,13 +44,6 @@ fn client_pause_puts_the_reclaim_off() {
     }
 }
 
-pub fn signal(server: &Server, signal: &str) {
-    let status = Command::new("kill")
-        .args(["-s", signal, &server.pid().to_string()])
-        .status();
-    assert!(status.expect("kill runs").success());
-}
-
 #[test]
 fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
     let (primary, replica) = Server::with_replica();
@@ -64,7 +55,7 @@ fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
         old.wait_for_offset(new);
         // The failover waits for the replica's word, which does not come before the leases have
         // ended.
-        signal(new, "STOP");
+        new.signal("STOP");
         let lines: Vec<String> = (0..100)
             .map(|n| format!("SEAT.ACQUIRE during s{n} 200 PX 200"))
             .collect();
@@ -80,7 +71,7 @@ fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
             "the failover was over before the expiry"
         );
         dialog.expect("SEAT.COUNT during", "1");
-        signal(new, "CONT");
+        new.signal("CONT");
         eventually("the roles are changed", || {
             state() == "no-failover"
                 && old.info("replication")["role"] == "slave"
@@ -103,7 +94,7 @@ fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
 #[test]
 fn a_failover_called_off_leaves_reclaim_to_the_old_primary() {
     let (primary, replica) = Server::with_replica();
-    signal(&replica, "STOP");
+    replica.signal("STOP");
     let mut dialog = Dialog::with(&primary);
     dialog.ask("SEAT.ACQUIRE pool a 9 PX 100");
     let deadline_ms = dialog.now_ms() + 100;
@@ -111,7 +102,7 @@ fn a_failover_called_off_leaves_reclaim_to_the_old_primary() {
     dialog.wait_until(deadline_ms + 50);
     assert_eq!(total(&primary, "seat_expired"), 0);
     dialog.expect("FAILOVER ABORT", "+OK");
-    signal(&replica, "CONT");
+    replica.signal("CONT");
     wait_for_reclaim(&primary, 1);
     primary.replica_agrees(&replica);
     Dialog::with(&replica).expect("DBSIZE", "0");

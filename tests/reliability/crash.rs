@@ -116,8 +116,7 @@ impl Moments<'_> {
             3 => format!("t{} 9 QUEUE 500000", step - 2),
             _ => return self.hand_over(dialog, &format!("lone-{step}")),
         };
-        let reply = dialog.ask(&format!("SEAT.ACQUIRE {pool} {rest}"));
-        assert!(reply.starts_with('['), "{rest}: {reply}");
+        dialog.begins(&format!("SEAT.ACQUIRE {pool} {rest}"), "[");
         self.note();
     }
 

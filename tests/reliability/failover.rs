@@ -10,7 +10,6 @@ use redis::{ConnectionLike, RedisError, Value, cmd};
 
 use super::ledger::{Client, Link, Load, audit, connect, judge, pools};
 use super::{figure, scale};
-use crate::reclaim::paused_writes::signal;
 use crate::support::{Dialog, Server, Waiter, eventually, eventually_within, total, workload};
 
 const CLIENTS: usize = 3;
@@ -340,14 +339,14 @@ fn wait_reports_a_grant_that_no_replica_has() {
     dialog.expect("WAIT 2 20000", "2");
     // Replicas that are cut off and cannot come back.
     for replica in &nodes[1..] {
-        signal(replica, "STOP");
+        replica.signal("STOP");
     }
     dialog.expect("CLIENT KILL TYPE replica", "2");
     dialog.acquire("pool", "b", 2, "{}");
     dialog.expect("WAIT 1 100", "0");
     nodes[0].kill9();
     for replica in &nodes[1..] {
-        signal(replica, "CONT");
+        replica.signal("CONT");
     }
     let mut dialog = Dialog::with(&nodes[1]);
     dialog.expect("REPLICAOF NO ONE", "+OK");
@@ -375,7 +374,7 @@ fn with_min_replicas_a_primary_cut_off_soon_stops_granting() {
     dialog.acquire("pool", "a", 9, "{}");
     dialog.expect("WAIT 2 20000", "2");
     // One replica goes on without the primary, the other is silent.
-    signal(&nodes[2], "STOP");
+    nodes[2].signal("STOP");
     let mut promoted = Dialog::with(&nodes[1]);
     promoted.expect("REPLICAOF NO ONE", "+OK");
     eventually("the old primary refuses", || {
@@ -392,7 +391,7 @@ fn with_min_replicas_a_primary_cut_off_soon_stops_granting() {
     }
     let seen: Vec<_> = dialog.sessions("pool");
     assert!(!seen.contains(&"x".to_owned()), "{seen:?}");
-    signal(&nodes[2], "CONT");
+    nodes[2].signal("CONT");
     promoted.expect("SEAT.ACQUIRE pool c 2", "[1, ACQUIRED, 2, 2]");
 }
 

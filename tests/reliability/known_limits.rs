@@ -1,7 +1,6 @@
 //! What servers do by themselves that an operator should know of: docs/operations.md lists it, and
 //! these tests hold the list to be true.
 
-use crate::reclaim::paused_writes::signal;
 use crate::support::{
     Dialog, Product, Server, Waiter, eventually, replicated, total, total_becomes,
 };
@@ -140,7 +139,7 @@ fn up_to_6_2_wait_after_a_blocked_grant_needs_a_command_first() {
         let reported = format!("offset={},", replication["master_repl_offset"]);
         replication["slave0"].contains(&reported)
     });
-    signal(&replica, "STOP");
+    replica.signal("STOP");
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
     waiter.is_granted();
     // The replica has not heard of the grant.
@@ -152,7 +151,7 @@ fn up_to_6_2_wait_after_a_blocked_grant_needs_a_command_first() {
     waiter.expect("WAIT 1 100", wrong);
     waiter.expect("PING", "+PONG");
     waiter.expect("WAIT 1 100", "0");
-    signal(&replica, "CONT");
+    replica.signal("CONT");
     waiter.expect("WAIT 1 20000", "1");
 }
 

@@ -4,24 +4,11 @@
 use crate::data_type::corrupt_payloads::{CHECKSUM, signed};
 use crate::support::{Dialog, Server, Waiter, total};
 
-fn user(admin: &mut Dialog, rights: &str) {
-    let reply = admin.ask(&format!("ACL SETUSER worker reset on >secret {rights}"));
-    assert_eq!(reply, "+OK", "{rights}");
-}
-
-fn login(server: &Server) -> Dialog {
-    let mut dialog = Dialog::with(server);
-    dialog.expect("AUTH worker secret", "+OK");
-    dialog
-}
-
 #[test]
 fn without_a_default_user_nothing_is_done_before_a_login() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
+    let (server, mut admin) = Server::scene();
     admin.acquire("pool", "a", 2, "{}");
-    user(&mut admin, "~* +@all");
-    let mut worker = login(&server);
+    let mut worker = Dialog::as_worker(&server, "~* +@all");
     admin.expect("ACL SETUSER default off", "+OK");
     let mut stranger = Dialog::with(&server);
     for command in [
@@ -39,27 +26,23 @@ fn without_a_default_user_nothing_is_done_before_a_login() {
 
 #[test]
 fn up_to_7_0_rights_by_category_leave_the_modules_commands_out() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
+    let (server, mut admin) = Server::scene();
     admin.acquire("pool", "a", 2, "{}");
     let has_categories = server.version() >= (7, 2, 0);
 
     // Whoever may do all but write may write to pools there.
-    user(&mut admin, "~* +@all -@write");
-    let reply = login(&server).ask("SEAT.REVOKE pool nobody");
+    let reply = Dialog::as_worker(&server, "~* +@all -@write").ask("SEAT.REVOKE pool nobody");
     assert_eq!(reply.starts_with("!NOPERM"), has_categories, "{reply}");
 
     // And whoever may read may not look at pools.
-    user(&mut admin, "~* -@all +@read +@connection");
-    let reply = login(&server).ask("SEAT.COUNT pool");
+    let reply = Dialog::as_worker(&server, "~* -@all +@read +@connection").ask("SEAT.COUNT pool");
     assert_eq!(reply.starts_with("!NOPERM"), !has_categories, "{reply}");
 
     // Naming the commands does the same everywhere.
-    user(
-        &mut admin,
+    let mut worker = Dialog::as_worker(
+        &server,
         "~* +@all -@write -seat.acquire -seat.heartbeat -seat.release -seat.revoke -seat.cleanup -seat.resize -seat.effect",
     );
-    let mut worker = login(&server);
     for command in [
         "SEAT.ACQUIRE pool b 2",
         "SEAT.HEARTBEAT pool a",
@@ -70,8 +53,8 @@ fn up_to_7_0_rights_by_category_leave_the_modules_commands_out() {
     ] {
         worker.begins(command, "!NOPERM");
     }
-    user(&mut admin, "~* -@all +auth +seat.count +seat.info");
-    login(&server).expect("SEAT.COUNT pool", "1");
+    Dialog::as_worker(&server, "~* -@all +auth +seat.count +seat.info")
+        .expect("SEAT.COUNT pool", "1");
 }
 
 #[test]
@@ -82,8 +65,7 @@ fn no_right_is_enough_for_an_effect() {
         .start();
     let mut admin = Dialog::with(&server);
     admin.acquire("pool", "a", 2, "{}");
-    user(&mut admin, "~* &* +@all");
-    let mut worker = login(&server);
+    let mut worker = Dialog::as_worker(&server, "~* &* +@all");
     let digest = server.digest();
     let effect = "SEAT.EFFECT pool FREE released a";
     let refused = |reply: String| {
@@ -111,11 +93,8 @@ fn no_right_is_enough_for_an_effect() {
 
 #[test]
 fn a_client_without_the_right_joins_no_queue_and_is_not_counted() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
-    admin.acquire("pool", "a", 1, "{}");
-    user(&mut admin, "~other -@all +seat.acquire +auth");
-    let mut worker = login(&server);
+    let (server, mut admin) = Server::full_pool();
+    let mut worker = Dialog::as_worker(&server, "~other -@all +seat.acquire +auth");
     worker.begins("SEAT.ACQUIRE pool b 1 BLOCK 0", "!NOPERM");
     admin.expect("SEAT.QUEUE pool", "[]");
     assert_eq!(total(&server, "seat_denied"), 0);
@@ -124,11 +103,8 @@ fn a_client_without_the_right_joins_no_queue_and_is_not_counted() {
 
 #[test]
 fn a_user_who_is_deleted_while_waiting_leaves_the_queue() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
-    admin.acquire("pool", "a", 1, "{}");
-    user(&mut admin, "~* +@all");
-    let mut worker = login(&server);
+    let (server, mut admin) = Server::full_pool();
+    let mut worker = Dialog::as_worker(&server, "~* +@all");
     worker.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
     admin.queue_becomes("pool", &["b"]);
     let _next = Waiter::of(&server, "SEAT.ACQUIRE pool c 1 BLOCK 0");
@@ -140,11 +116,8 @@ fn a_user_who_is_deleted_while_waiting_leaves_the_queue() {
 
 #[test]
 fn rights_are_checked_on_joining_and_not_again_at_the_grant() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
-    admin.acquire("pool", "a", 1, "{}");
-    user(&mut admin, "~pool +@all");
-    let mut worker = login(&server);
+    let (server, mut admin) = Server::full_pool();
+    let mut worker = Dialog::as_worker(&server, "~pool +@all");
     worker.send("SEAT.ACQUIRE pool b 1 BLOCK 0");
     admin.queue_becomes("pool", &["b"]);
     admin.expect("ACL SETUSER worker -seat.acquire", "+OK");
@@ -178,19 +151,16 @@ fn a_replica_logs_in_as_a_user_without_any_right_to_pools() {
 
 #[test]
 fn whoever_may_release_seats_may_release_anybodys() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
+    let (server, mut admin) = Server::scene();
     admin.acquire("pool", "a", 2, "{}");
-    user(&mut admin, "~pool -@all +auth +seat.release");
-    login(&server).expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    Dialog::as_worker(&server, "~pool -@all +auth +seat.release")
+        .expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
 }
 
 #[test]
 fn the_acl_log_has_the_refused_command_and_key() {
-    let server = Server::start();
-    let mut admin = Dialog::with(&server);
-    user(&mut admin, "~other +@all -seat.revoke");
-    let mut worker = login(&server);
+    let (server, mut admin) = Server::scene();
+    let mut worker = Dialog::as_worker(&server, "~other +@all -seat.revoke");
     worker.ask("SEAT.REVOKE other a");
     worker.ask("SEAT.ACQUIRE pool a 1");
     let log = admin.ask("ACL LOG");

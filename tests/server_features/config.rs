@@ -146,7 +146,7 @@ fn the_arguments_of_loadmodule_are_the_settings() {
     let (server, mut dialog) = Server::builder()
         .module_args("max-session-bytes 3 MAX-METADATA-BYTES 8 allow-effects YES")
         .scene();
-    assert!(dialog.ask(ABC).contains("ACQUIRED"));
+    dialog.contains(ABC, "ACQUIRED");
     dialog.expect(ABCD, TOO_LONG);
     dialog.expect(
         "SEAT.ACQUIRE pool a 9 {\"k\":123}",
@@ -179,7 +179,7 @@ fn a_line_of_the_configuration_wins_over_the_arguments() {
         Ok(server) => {
             assert!(has_settings(&server));
             let mut dialog = Dialog::with(&server);
-            assert!(dialog.ask(ABC).contains("ACQUIRED"));
+            dialog.contains(ABC, "ACQUIRED");
             dialog.expect(ABCD, TOO_LONG);
         }
         Err(log) => {

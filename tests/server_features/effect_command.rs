@@ -22,10 +22,8 @@ fn clients_may_not_send_effects() {
     for command in WELL_FORMED {
         let before = Traces::of(&server);
         let reply = dialog.ask(command);
-        assert!(
-            reply.starts_with("!ERR ") && reply.contains("allow-effects"),
-            "{command}: {reply}"
-        );
+        let is_refused = reply.starts_with("!ERR ") && reply.contains("allow-effects");
+        assert!(is_refused, "{command}: {reply}");
         assert_eq!(Traces::of(&server), before, "{command}");
         // Servers before 7.0 pass on an empty transaction.
         let replicated = replicated(&server, || {
@@ -38,8 +36,7 @@ fn clients_may_not_send_effects() {
             );
             dialog.expect("MULTI", "+OK");
             dialog.ask(command);
-            let reply = dialog.ask("EXEC");
-            assert!(reply.contains("!ERR "), "{command}: {reply}");
+            dialog.contains("EXEC", "!ERR ");
         });
         assert!(
             !replicated.iter().any(|line| line.contains("SEAT")),
@@ -94,48 +91,21 @@ fn malformed_effects_are_refused_and_change_nothing() {
     }
     let endless = "x".repeat(70_000);
     let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
-    let long: [&[&[u8]]; 6] = [
-        &[b"GRANT", b"", b"9", b"1", b"1", b"-", b"0", b"0", b"{}"],
-        &[
-            b"GRANT",
-            endless.as_bytes(),
-            b"9",
-            b"1",
-            b"1",
-            b"-",
-            b"0",
-            b"0",
-            b"{}",
-        ],
-        &[
-            b"GRANT",
-            b"z",
-            b"9",
-            b"1",
-            b"1",
-            b"-",
-            b"0",
-            b"0",
-            deep.as_bytes(),
-        ],
-        &[
-            b"GRANT",
-            b"z",
-            b"9",
-            b"1",
-            b"1",
-            b"-",
-            b"0",
-            b"0",
-            b"{\"a\":\"\xff\"}",
-        ],
-        &[b"BEAT", b"", b"1", b"1", b"0", b"0"],
-        &[b"FREE", b"released", b""],
+    let [long, deep] = [endless, deep].map(String::into_bytes);
+    // An empty session stands between two spaces.
+    let odd: [&[&[u8]]; 6] = [
+        &[b"GRANT  9 1 1 - 0 0 {}"],
+        &[b"GRANT ", &long, b" 9 1 1 - 0 0 {}"],
+        &[b"GRANT z 9 1 1 - 0 0 ", &deep],
+        &[b"GRANT z 9 1 1 - 0 0 {\"a\":\"\xff\"}"],
+        &[b"BEAT  1 1 0 0"],
+        &[b"FREE released "],
     ];
-    for fields in long {
+    for fields in odd {
         let before = Traces::of(&server);
-        let command: Vec<&[u8]> = [&[b"SEAT.EFFECT".as_slice(), b"pool"], fields].concat();
-        let reply = dialog.ask_args(&command);
+        let command = [b"SEAT.EFFECT pool ", &fields.concat()[..]].concat();
+        let words: Vec<&[u8]> = command.split(|&byte| byte == b' ').collect();
+        let reply = dialog.ask_args(&words);
         assert!(reply.starts_with("!ERR "), "{reply}");
         assert_eq!(Traces::of(&server), before);
     }
@@ -165,8 +135,7 @@ fn an_effect_without_its_session_is_counted_and_creates_nothing() {
     .iter()
     .enumerate()
     {
-        let reply = dialog.ask(command);
-        assert!(!reply.starts_with('!'), "{command}: {reply}");
+        dialog.succeeds(command);
         assert_eq!(total(&server, "seat_ignored_effects"), n as u64 + 1);
     }
     assert_eq!(Traces::without_totals(&server), before);

@@ -30,8 +30,8 @@ fn a_discarded_transaction_leaves_no_seat_taken() {
     dialog.expect("EXISTS pool", "0");
     dialog.expect("MULTI", "+OK");
     dialog.expect("SEAT.ACQUIRE pool a 1 {}", "+QUEUED");
-    assert!(dialog.ask("NOSUCH").starts_with('!'));
-    assert!(dialog.ask("EXEC").starts_with("!EXECABORT"));
+    dialog.begins("NOSUCH", "!");
+    dialog.begins("EXEC", "!EXECABORT");
     dialog.expect("EXISTS pool", "0");
 }
 

@@ -174,6 +174,20 @@ impl Dialog {
         assert!(reply.starts_with(start), "{command}: {reply}");
     }
 
+    /// A command whose answer must have this in it.
+    #[track_caller]
+    pub fn contains(&mut self, command: &str, part: &str) {
+        let reply = self.ask(command);
+        assert!(reply.contains(part), "{command}: {reply}");
+    }
+
+    /// A command that must not answer an error.
+    #[track_caller]
+    pub fn succeeds(&mut self, command: &str) {
+        let reply = self.ask(command);
+        assert!(!reply.starts_with('!'), "{command}: {reply}");
+    }
+
     /// A command that must grant a seat.
     #[track_caller]
     pub fn acquire(&mut self, key: &str, session: &str, seats: i64, metadata: &str) {
@@ -211,9 +225,8 @@ impl Dialog {
     /// The server's own time, in milliseconds.
     #[track_caller]
     pub fn now_ms(&mut self) -> i64 {
-        let time: (i64, i64) =
-            redis::from_redis_value(self.0.value(&["TIME"])).expect("two numbers");
-        time.0 * 1000 + time.1 / 1000
+        let (seconds, micros): (i64, i64) = self.query("TIME");
+        seconds * 1000 + micros / 1000
     }
 
     /// Waits until the server's clock has come to `at_ms`.
@@ -237,6 +250,13 @@ impl Dialog {
         assert!(reply.starts_with("[1, ACQUIRED, "), "{reply}");
     }
 
+    /// The reply as what it is read as.
+    #[track_caller]
+    pub fn query<T: redis::FromRedisValue>(&mut self, command: &str) -> T {
+        let value = self.value(&command.split(' ').collect::<Vec<_>>());
+        redis::from_redis_value(value).unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+
     /// The reply as a value.
     #[track_caller]
     pub fn value(&mut self, arguments: &[impl AsRef<[u8]>]) -> redis::Value {
@@ -246,8 +266,7 @@ impl Dialog {
     /// The ids of the sessions in a pool, sorted.
     #[track_caller]
     pub fn sessions(&mut self, key: &str) -> Vec<String> {
-        let value = self.0.value(&["SEAT.SESSIONS", key]);
-        let mut ids: Vec<String> = redis::from_redis_value(value).expect("an array of ids");
+        let mut ids: Vec<String> = self.query(&format!("SEAT.SESSIONS {key}"));
         ids.sort();
         ids
     }
@@ -264,8 +283,7 @@ impl Dialog {
     /// The sessions that wait, in order, each with the milliseconds since it joined.
     #[track_caller]
     pub fn queue_with_times(&mut self, key: &str) -> Vec<(String, i64)> {
-        let value = self.0.value(&["SEAT.QUEUE", key]);
-        redis::from_redis_value(value).expect("sessions and milliseconds")
+        self.query(&format!("SEAT.QUEUE {key}"))
     }
 
     /// The sessions that wait, in order.
@@ -305,9 +323,7 @@ impl Dialog {
     /// A field of SEAT.INFO, which must exist.
     #[track_caller]
     pub fn pool_info(&mut self, key: &str, field: &str) -> i64 {
-        let value = self.0.value(&["SEAT.INFO", key]);
-        let fields: Vec<(String, i64)> =
-            redis::from_redis_value(value).expect("names and integers");
+        let fields: Vec<(String, i64)> = self.query(&format!("SEAT.INFO {key}"));
         let found = fields.iter().find(|(name, _)| name == field);
         found
             .unwrap_or_else(|| panic!("no {field} in {fields:?}"))

@@ -59,7 +59,7 @@ pub mod workload;
 pub use dialog::{Dialog, Traces, total, total_becomes, totals, wait_for_reclaim};
 pub use events::Events;
 pub use server::{Builder, Product, Server, default_binary};
-pub use stream::{Command, effects_of, line, replicated, units, words};
+pub use stream::{Command, effects_of, line, replicated, units, without_time, words};
 pub use wait::{eventually, eventually_within, now_ms};
 pub use waiter::{Waiter, nobody_is_blocked};
 pub use wire::Wire;

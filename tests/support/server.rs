@@ -306,15 +306,16 @@ impl Server {
     /// in one turn of its event loop.
     #[track_caller]
     pub fn stands_still(&self, actions: impl FnOnce()) {
-        self.signal("-STOP");
+        self.signal("STOP");
         actions();
-        self.signal("-CONT");
+        self.signal("CONT");
     }
 
+    /// Sends it a signal, named as `kill -s` takes it.
     #[track_caller]
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let status = Command::new("kill")
-            .args([name, &self.pid().to_string()])
+            .args(["-s", name, &self.pid().to_string()])
             .status();
         assert!(status.expect("kill runs").success());
     }

@@ -75,10 +75,14 @@ pub fn units(server: &Server, actions: impl FnOnce()) -> Vec<Vec<String>> {
 #[track_caller]
 fn effect(line: &str) -> String {
     let effect = line.strip_prefix("SEAT.EFFECT ");
-    let effect = effect.unwrap_or_else(|| panic!("not an effect: {line}"));
+    without_time(effect.unwrap_or_else(|| panic!("not an effect: {line}")))
+}
+
+/// A line with the present time, in seconds or milliseconds, as `T`.
+pub fn without_time(line: &str) -> String {
     let now_ms = now_ms();
     let recent = |time: i64| (now_ms - time).abs() < 1_000_000;
-    let words: Vec<_> = effect
+    let words: Vec<_> = line
         .split(' ')
         .map(|word| match word.parse::<i64>() {
             Ok(time) if recent(time) || recent(time.saturating_mul(1000)) => "T",
