@@ -185,7 +185,7 @@ fn heartbeats_are_counted_and_their_metadata_not_kept() {
 fn a_heartbeat_sets_its_own_time_and_not_that_of_the_grant() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     dialog.expect(
-        "SEAT.EFFECT pool GRANT a 5 1000000000 1000000001 - 0 0 {}",
+        "SEAT.EFFECT pool GRANT a '5 1000000000 1000000001 - 0 0' {}",
         "1",
     );
     let read = json_of(&mut dialog, "pool", "a");
@@ -206,7 +206,7 @@ fn a_heartbeat_sets_its_own_time_and_not_that_of_the_grant() {
 fn a_session_without_metadata_has_no_heartbeats() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     dialog.expect(
-        "SEAT.EFFECT pool GRANT a 5 1000000000 1000000000 - 0 0 -",
+        "SEAT.EFFECT pool GRANT a '5 1000000000 1000000000 - 0 0' -",
         "1",
     );
     dialog.expect("SEAT.HEARTBEAT pool a", "[0, METADATA_NOT_FOUND]");
@@ -282,7 +282,7 @@ fn nothing_is_available_in_a_pool_above_its_limit() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     for session in ["a", "b", "c"] {
         dialog.expect(
-            &format!("SEAT.EFFECT pool GRANT {session} 2 9 9 - 0 0 {{}}"),
+            &format!("SEAT.EFFECT pool GRANT {session} '2 9 9 - 0 0' {{}}"),
             "1",
         );
     }

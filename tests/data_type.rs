@@ -68,7 +68,18 @@ pub fn open_server() -> Server {
 /// Grants a session exactly as the fields say.
 #[track_caller]
 pub fn grant(dialog: &mut Dialog, key: &str, fields: &[&[u8]]) {
-    let command = [&[b"SEAT.EFFECT", key.as_bytes(), b"GRANT"], fields].concat();
+    let [session, numbers @ .., metadata] = fields else {
+        panic!("a session, its numbers and its metadata");
+    };
+    let numbers = numbers.join(&b' ');
+    let command = [
+        b"SEAT.EFFECT",
+        key.as_bytes(),
+        b"GRANT",
+        session,
+        &numbers,
+        metadata,
+    ];
     assert_eq!(dialog.ask_args(&command), "1");
 }
 

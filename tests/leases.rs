@@ -204,7 +204,7 @@ fn the_pool_reports_its_leases() {
     for (session, seconds) in [("b", 3000), ("c", 2000), ("d", 4000)] {
         let deadline_ms = at_ms(seconds);
         dialog.ask(&format!(
-            "SEAT.EFFECT pool GRANT {session} 9 {second} {second} - 5000000 {deadline_ms} {{}}"
+            "SEAT.EFFECT pool GRANT {session} '9 {second} {second} - 5000000 {deadline_ms}' {{}}"
         ));
     }
     assert_eq!(info(&mut dialog), [4, 3, at_ms(2000)]);
@@ -258,7 +258,7 @@ fn cleanup_with_idle_takes_those_silent_for_longer_too() {
     ] {
         let heard = now - silent;
         dialog.ask(&format!(
-            "SEAT.EFFECT pool GRANT {session} 9 {heard} {heard} - {lease} {{}}"
+            "SEAT.EFFECT pool GRANT {session} '9 {heard} {heard} - {lease}' {{}}"
         ));
     }
     dialog.expect("SEAT.CLEANUP pool", "[0, 3]");
@@ -286,7 +286,7 @@ pub fn grants_until(deadline_ms: i64, many: usize) -> impl Iterator<Item = Strin
     let seconds = deadline_ms / 1000;
     (0..many).map(move |n| {
         format!(
-            "SEAT.EFFECT pool GRANT session-{n} 1000000 {seconds} {seconds} - 60000 {deadline_ms} {{}}"
+            "SEAT.EFFECT pool GRANT session-{n} '1000000 {seconds} {seconds} - 60000 {deadline_ms}' {{}}"
         )
     })
 }

@@ -157,7 +157,7 @@ fn of_leased_sessions() {
     for n in 0..10_000 {
         let deadline = 4_000_000_000_000_i64 + n as i64 * 7919 % 100_000;
         dialog.send(&format!(
-            "SEAT.EFFECT pool GRANT {} 10000 7 7 - 30000 {deadline} {}",
+            "SEAT.EFFECT pool GRANT {} '10000 7 7 - 30000 {deadline}' {}",
             id(n),
             metadata(n)
         ));

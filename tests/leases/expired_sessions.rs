@@ -284,7 +284,7 @@ fn used_is_exact_while_leases_expire_one_by_one() {
     let second = start_ms / 1000;
     let grant = |n| {
         let deadline_ms = start_ms + n;
-        format!("SEAT.EFFECT pool GRANT s{n} 400 {second} {second} - 1000 {deadline_ms} {{}}")
+        format!("SEAT.EFFECT pool GRANT s{n} '400 {second} {second} - 1000 {deadline_ms}' {{}}")
     };
     dialog.ask_all((0..400).map(grant));
     let mut seen = 0;

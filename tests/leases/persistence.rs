@@ -190,7 +190,7 @@ fn a_digest_sees_lengths_and_deadlines() {
     ] {
         dialog.ask("DEL pool");
         dialog.ask(&format!(
-            "SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - {lease} {{}}"
+            "SEAT.EFFECT pool GRANT a '1 1700000000 1700000000 - {lease}' {{}}"
         ));
         let digest = dialog.ask("DEBUG DIGEST-VALUE pool");
         assert!(
@@ -200,9 +200,9 @@ fn a_digest_sees_lengths_and_deadlines() {
         seen.push(digest);
     }
     // The same by other effects.
-    dialog.ask("SEAT.EFFECT pool RENEW a 60001 4102444800000");
+    dialog.ask("SEAT.EFFECT pool RENEW a '60001 4102444800000'");
     assert_eq!(dialog.ask("DEBUG DIGEST-VALUE pool"), seen[2]);
-    dialog.ask("SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - 0 0 {}");
+    dialog.ask("SEAT.EFFECT pool GRANT a '1 1700000000 1700000000 - 0 0' {}");
     assert_eq!(dialog.ask("DEBUG DIGEST-VALUE pool"), seen[0]);
 }
 

@@ -24,7 +24,7 @@ fn each_command_that_frees_a_seat_grants_it_in_the_same_unit() {
         ("SEAT.RESIZE pool 2", "1", second, &resized),
     ] {
         dialog.ask("DEL pool");
-        let silent = "SEAT.EFFECT pool GRANT a 1 1700000000 1700000000 - 0 0 {}";
+        let silent = "SEAT.EFFECT pool GRANT a '1 1700000000 1700000000 - 0 0' {}";
         dialog.expect(silent, "1");
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 {\"m\":1} BLOCK 0");
         let units = units(&server, || {

@@ -143,12 +143,12 @@ fn replies_are_the_same_in_resp3() {
 fn a_queue_entry_older_than_time_shows_the_longest_wait() {
     let (_server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let join = format!(
-        "SEAT.EFFECT pool JOIN old 1 1 {} 1000 4102444800000",
+        "SEAT.EFFECT pool JOIN old '1 1 {} 1000 4102444800000'",
         i64::MIN
     );
     dialog.expect(&join, "1");
     let join = format!(
-        "SEAT.EFFECT pool JOIN young 1 2 {} 1000 4102444800000",
+        "SEAT.EFFECT pool JOIN young '1 2 {} 1000 4102444800000'",
         i64::MAX
     );
     dialog.expect(&join, "1");

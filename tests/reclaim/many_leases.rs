@@ -94,7 +94,7 @@ fn a_pool_with_many_expired_leases_holds_up_no_other() {
     for (database, pool) in [(0, "same"), (1, "other")] {
         dialog.ask(&format!("SELECT {database}"));
         dialog.ask(&format!(
-            "SEAT.EFFECT {pool} GRANT a 1 {seconds} {seconds} - 60000 {later_ms} {{}}"
+            "SEAT.EFFECT {pool} GRANT a '1 {seconds} {seconds} - 60000 {later_ms}' {{}}"
         ));
     }
     dialog.ask("SELECT 0");

@@ -192,6 +192,11 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
 }
 
 /// An effect that some server could have written.
+/// The numbers of an effect are one argument.
+fn joined(numbers: &[Vec<u8>]) -> Vec<u8> {
+    numbers.join(&b' ')
+}
+
 fn effect(random: &mut Rng, taste: Taste) -> Words {
     let lease = |random: &mut Rng| match random.u8(..4) {
         0 => words(&["1000", "1"]),
@@ -208,14 +213,15 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
     let session = session(random);
     match random.u8(..8) {
         0 | 1 => {
-            command.extend([b"GRANT".to_vec(), session, seats(random, taste)]);
-            command.extend(words(&["1700000000", "4294967295"]));
-            command.push(if random.bool() {
+            let mut numbers = vec![seats(random, taste)];
+            numbers.extend(words(&["1700000000", "4294967295"]));
+            numbers.push(if random.bool() {
                 b"-".to_vec()
             } else {
                 count(random)
             });
-            command.extend(lease(random));
+            numbers.extend(lease(random));
+            command.extend([b"GRANT".to_vec(), session, joined(&numbers)]);
             command.push(match random.u8(..3) {
                 0 => b"-".to_vec(),
                 1 => br#"{"kept":[1]}"#.to_vec(),
@@ -223,12 +229,13 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
             });
         }
         2 => {
-            command.extend([b"BEAT".to_vec(), session, b"0".to_vec(), count(random)]);
-            command.extend(lease(random));
+            let mut numbers = vec![b"0".to_vec(), count(random)];
+            numbers.extend(lease(random));
+            command.extend([b"BEAT".to_vec(), session, joined(&numbers)]);
         }
         3 => {
-            command.extend([b"RENEW".to_vec(), session]);
-            command.extend(lease(random));
+            let numbers = lease(random);
+            command.extend([b"RENEW".to_vec(), session, joined(&numbers)]);
         }
         4 => command.extend([b"SEATS".to_vec(), seats(random, taste)]),
         5 => {
@@ -237,19 +244,20 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
                 1 => 0,
                 _ => random.u64(..1000),
             };
-            command.extend([b"JOIN".to_vec(), session, seats(random, taste)]);
-            command.push(arrival.to_string().into_bytes());
-            command.push(if random.bool() {
+            let mut numbers = vec![seats(random, taste)];
+            numbers.push(arrival.to_string().into_bytes());
+            numbers.push(if random.bool() {
                 b"-9223372036854775808".to_vec()
             } else {
                 b"1".to_vec()
             });
-            command.push(length_ms(random));
-            command.push(if random.bool() {
+            numbers.push(length_ms(random));
+            numbers.push(if random.bool() {
                 FAR_MS.to_string().into_bytes()
             } else {
                 b"5".to_vec()
             });
+            command.extend([b"JOIN".to_vec(), session, joined(&numbers)]);
         }
         6 => command.extend([b"LEAVE".to_vec(), session]),
         _ => {

@@ -9,7 +9,7 @@ const LAST_ARRIVAL: u64 = (1 << 62) - 1;
 fn a_ticket_of_the_last_number_leaves_some_for_others() {
     let forge = Server::builder().module_args("allow-effects yes").start();
     let mut dialog = Dialog::with(&forge);
-    let join = format!("SEAT.EFFECT pool JOIN made-up 1 {LAST_ARRIVAL} 1 1000 4102444800000");
+    let join = format!("SEAT.EFFECT pool JOIN made-up '1 {LAST_ARRIVAL} 1 1000 4102444800000'");
     dialog.expect(&join, "1");
     let payload = dialog.bytes(&["DUMP", "pool"]);
 

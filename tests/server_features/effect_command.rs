@@ -1,11 +1,11 @@
 //! SEAT.EFFECT is the server's own; a setting lets an operator pipe an AOF by hand.
 
-use crate::support::{Dialog, Server, Traces, line, replicated, total};
+use crate::support::{Dialog, Server, Traces, arguments, line, replicated, total};
 
 const WELL_FORMED: [&str; 4] = [
-    "SEAT.EFFECT pool GRANT z 9 1700000000 1700000000 - 0 0 {}",
-    "SEAT.EFFECT new GRANT z 9 1700000000 1700000000 - 0 0 {}",
-    "SEAT.EFFECT pool BEAT a 1700000000 7 0 0",
+    "SEAT.EFFECT pool GRANT z '9 1700000000 1700000000 - 0 0' {}",
+    "SEAT.EFFECT new GRANT z '9 1700000000 1700000000 - 0 0' {}",
+    "SEAT.EFFECT pool BEAT a '1700000000 7 0 0'",
     "SEAT.EFFECT pool FREE released a",
 ];
 
@@ -27,7 +27,8 @@ fn clients_may_not_send_effects() {
         assert_eq!(Traces::of(&server), before, "{command}");
         // Servers before 7.0 pass on an empty transaction.
         let replicated = replicated(&server, || {
-            let quoted: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
+            let words = arguments(command).into_iter();
+            let quoted: Vec<_> = words.map(|word| format!("'{word}'")).collect();
             let script = format!("return redis.call({})", quoted.join(","));
             let reply = dialog.ask_args(&["EVAL", &script, "0"]);
             assert!(
@@ -52,31 +53,37 @@ fn malformed_effects_are_refused_and_change_nothing() {
     let lines = [
         "NOSUCH a",
         "GRANT a",
-        "GRANT z 9 1 1 - 0 0",
-        "GRANT z 9 1 1 - 0 0 {} more",
-        "GRANT z x 1 1 - 0 0 {}",
-        "GRANT z 9 x 1 - 0 0 {}",
-        "GRANT z 9 1 x - 0 0 {}",
-        "GRANT z 9 -1 1 - 0 0 {}",
-        "GRANT z 9 1 1 x 0 0 {}",
-        "GRANT z 9 1 1 1.5 0 0 {}",
-        "GRANT z 9 1 1 - x 0 {}",
-        "GRANT z 9 1 1 - 0 x {}",
-        "GRANT z 9 1 1 - -5 99 {}",
-        "GRANT z 9 1 1 - 0 0 []",
-        "GRANT z 9 1 1 - 0 0 nonsense",
-        "GRANT z 9 1 1 - 0 0 {",
-        "GRANT z 9 1 1 - 0 0 {\"acquired_at\":5}",
-        "GRANT z 9 1 1 - 0 0 {\"heartbeat_count\":5}",
-        "GRANT z 9223372036854775808 1 1 - 0 0 {}",
+        "GRANT z '9 1 1 - 0 0'",
+        "GRANT z '9 1 1 - 0' {}",
+        "GRANT z '9 1 1 - 0 0 ' {}",
+        "GRANT z '9 1 1 - 0 0 0' {}",
+        "GRANT z 9 1 1 - 0 0 {}",
+        "GRANT z '9 1 1 - 0 0' {} more",
+        "GRANT z 'x 1 1 - 0 0' {}",
+        "GRANT z '9 x 1 - 0 0' {}",
+        "GRANT z '9 1 x - 0 0' {}",
+        "GRANT z '9 -1 1 - 0 0' {}",
+        "GRANT z '9 1 1 x 0 0' {}",
+        "GRANT z '9 1 1 1.5 0 0' {}",
+        "GRANT z '9 1 1 - x 0' {}",
+        "GRANT z '9 1 1 - 0 x' {}",
+        "GRANT z '9 1 1 - -5 99' {}",
+        "GRANT z '9 1 1 - 0 0' []",
+        "GRANT z '9 1 1 - 0 0' nonsense",
+        "GRANT z '9 1 1 - 0 0' {",
+        "GRANT z '9 1 1 - 0 0' {\"acquired_at\":5}",
+        "GRANT z '9 1 1 - 0 0' {\"heartbeat_count\":5}",
+        "GRANT z '9223372036854775808 1 1 - 0 0' {}",
         "BEAT a",
-        "BEAT a 1 1 0",
-        "BEAT a 1 1 0 0 more",
-        "BEAT a x 1 0 0",
-        "BEAT a 1 x 0 0",
-        "BEAT a 1 - 0 0",
-        "BEAT a 1 1 x 0",
-        "BEAT a 1 1 -1 5",
+        "BEAT a '1 1 0'",
+        "BEAT a '1 1 0 0 0'",
+        "BEAT a 1 1 0 0",
+        "BEAT a '1 1 0 0' more",
+        "BEAT a 'x 1 0 0'",
+        "BEAT a '1 x 0 0'",
+        "BEAT a '1 - 0 0'",
+        "BEAT a '1 1 x 0'",
+        "BEAT a '1 1 -1 5'",
         "FREE released",
         "FREE a",
         "FREE nonsense a",
@@ -92,19 +99,18 @@ fn malformed_effects_are_refused_and_change_nothing() {
     let endless = "x".repeat(70_000);
     let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     let [long, deep] = [endless, deep].map(String::into_bytes);
-    // An empty session stands between two spaces.
+    let numbers = b"9 1 1 - 0 0".as_slice();
     let odd: [&[&[u8]]; 6] = [
-        &[b"GRANT  9 1 1 - 0 0 {}"],
-        &[b"GRANT ", &long, b" 9 1 1 - 0 0 {}"],
-        &[b"GRANT z 9 1 1 - 0 0 ", &deep],
-        &[b"GRANT z 9 1 1 - 0 0 {\"a\":\"\xff\"}"],
-        &[b"BEAT  1 1 0 0"],
-        &[b"FREE released "],
+        &[b"GRANT", b"", numbers, b"{}"],
+        &[b"GRANT", &long, numbers, b"{}"],
+        &[b"GRANT", b"z", numbers, &deep],
+        &[b"GRANT", b"z", numbers, b"{\"a\":\"\xff\"}"],
+        &[b"BEAT", b"", b"1 1 0 0"],
+        &[b"FREE", b"released", b""],
     ];
     for fields in odd {
         let before = Traces::of(&server);
-        let command = [b"SEAT.EFFECT pool ", &fields.concat()[..]].concat();
-        let words: Vec<&[u8]> = command.split(|&byte| byte == b' ').collect();
+        let words = [&[b"SEAT.EFFECT".as_slice(), b"pool"], fields].concat();
         let reply = dialog.ask_args(&words);
         assert!(reply.starts_with("!ERR "), "{reply}");
         assert_eq!(Traces::of(&server), before);
@@ -114,8 +120,8 @@ fn malformed_effects_are_refused_and_change_nothing() {
     }
     dialog.expect("SET text x", "+OK");
     for fields in [
-        "GRANT z 9 1 1 - 0 0 {}",
-        "BEAT a 1 1 0 0",
+        "GRANT z '9 1 1 - 0 0' {}",
+        "BEAT a '1 1 0 0'",
         "FREE released a",
     ] {
         dialog.begins(&format!("SEAT.EFFECT text {fields}"), "!WRONGTYPE");
@@ -127,9 +133,9 @@ fn an_effect_without_its_session_is_counted_and_creates_nothing() {
     let (server, mut dialog) = prepared("allow-effects yes");
     let before = Traces::without_totals(&server);
     for (n, command) in [
-        "SEAT.EFFECT pool BEAT x 1 1 0 0",
+        "SEAT.EFFECT pool BEAT x '1 1 0 0'",
         "SEAT.EFFECT pool FREE expired x",
-        "SEAT.EFFECT missing BEAT a 1 1 0 0",
+        "SEAT.EFFECT missing BEAT a '1 1 0 0'",
         "SEAT.EFFECT missing FREE released a",
     ]
     .iter()

@@ -36,7 +36,7 @@ fn each_change_has_its_event_and_the_last_one_a_del() {
         ("SEAT.REVOKE pool a", &["seat.revoked pool"]),
         ("SEAT.REVOKE pool b c", &["seat.revoked pool", "del pool"]),
         (
-            "SEAT.EFFECT pool GRANT a 3 9 9 - 0 0 {}",
+            "SEAT.EFFECT pool GRANT a '3 9 9 - 0 0' {}",
             &["seat.acquired pool"],
         ),
         (

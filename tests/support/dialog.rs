@@ -80,10 +80,10 @@ impl Dialog {
         assert!(reply.starts_with("!NOPERM "), "{command}: {reply}");
     }
 
-    /// Sends a command whose arguments are separated by single spaces, and returns the reply.
+    /// Sends a command, whose arguments are as for [`arguments`], and returns the reply.
     #[track_caller]
     pub fn ask(&mut self, command: &str) -> String {
-        self.ask_args(&command.split(' ').collect::<Vec<_>>())
+        self.ask_args(&arguments(command))
     }
 
     /// The same with the arguments as they are.
@@ -120,7 +120,7 @@ impl Dialog {
     pub fn pipeline(&mut self, commands: &[impl AsRef<str>]) -> Vec<String> {
         let commands: Vec<Vec<&str>> = commands
             .iter()
-            .map(|command| command.as_ref().split(' ').collect())
+            .map(|command| arguments(command.as_ref()))
             .collect();
         self.0.send_all(&commands);
         commands.iter().map(|_| self.read()).collect()
@@ -207,7 +207,7 @@ impl Dialog {
     /// Sends without waiting.
     #[track_caller]
     pub fn send(&mut self, command: &str) {
-        self.send_args(&command.split(' ').collect::<Vec<_>>());
+        self.send_args(&arguments(command));
     }
 
     /// The same with the arguments as they are.
@@ -253,7 +253,7 @@ impl Dialog {
     /// The reply as what it is read as.
     #[track_caller]
     pub fn query<T: redis::FromRedisValue>(&mut self, command: &str) -> T {
-        let value = self.value(&command.split(' ').collect::<Vec<_>>());
+        let value = self.value(&arguments(command));
         redis::from_redis_value(value).unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
@@ -462,4 +462,19 @@ fn render(rest: &mut &[u8]) -> String {
         b'~' => format!("set [{}]", elements(length().expect("a count")).join(", ")),
         _ => format!("{}{head}", kind.escape_ascii()),
     }
+}
+
+/// The arguments of a command: separated by single spaces, but for those within single quotes.
+pub fn arguments(command: &str) -> Vec<&str> {
+    let mut arguments = Vec::new();
+    let mut rest = Some(command);
+    while let Some(text) = rest {
+        let (word, after) = match text.strip_prefix('\'') {
+            Some(quoted) => quoted.split_once('\'').expect("a closing quote"),
+            None => text.split_at(text.find(' ').unwrap_or(text.len())),
+        };
+        arguments.push(word);
+        rest = after.strip_prefix(' ');
+    }
+    arguments
 }

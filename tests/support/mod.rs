@@ -56,7 +56,7 @@ mod waiter;
 mod wire;
 pub mod workload;
 
-pub use dialog::{Dialog, Traces, total, total_becomes, totals, wait_for_reclaim};
+pub use dialog::{Dialog, Traces, arguments, total, total_becomes, totals, wait_for_reclaim};
 pub use events::Events;
 pub use server::{Builder, Product, Server, default_binary};
 pub use stream::{Command, effects_of, line, replicated, units, without_time, words};

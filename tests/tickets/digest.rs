@@ -11,7 +11,7 @@ fn digest(dialog: &mut Dialog, tickets: &[[&str; 5]]) -> String {
     dialog.ask("DEL pool");
     for [session, arrival, since_ms, length_ms, deadline_ms] in tickets {
         let join = format!(
-            "SEAT.EFFECT pool JOIN {session} 1 {arrival} {since_ms} {length_ms} {deadline_ms}"
+            "SEAT.EFFECT pool JOIN {session} '1 {arrival} {since_ms} {length_ms} {deadline_ms}'"
         );
         dialog.expect(&join, "1");
     }
@@ -41,7 +41,7 @@ fn each_field_and_the_order_matter() {
     let mut seen = HashMap::new();
     for variant in variants {
         dialog.ask("DEL pool");
-        dialog.expect("SEAT.EFFECT other GRANT a 1 9 9 - 0 0 {}", "1");
+        dialog.expect("SEAT.EFFECT other GRANT a '1 9 9 - 0 0' {}", "1");
         let digest = match variant.is_empty() {
             true => dialog.digest_of("other"),
             false => digest(&mut dialog, &variant),
