@@ -116,8 +116,8 @@ pub(crate) fn restore_client_database(ctx: Ctx<'_>, event: &CStr, is_last: bool)
 /// Whether Valkey is of a version that, after MOVE and after COPY to another database, leaves a
 /// client there if any module listens to key events. What the client does next, and what follows in
 /// the AOF and on replicas, is then done there. After MOVE and after COPY of a pool it is put back
-/// ([`restore_client_database`]), but nothing shows where COPY of another key began. Nor does anything
-/// but the version shows this: to find out, one would have to copy a key.
+/// ([`restore_client_database`]), but nothing shows where COPY of another key began. Nor does
+/// anything but the version shows this: to find out, one would have to copy a key.
 fn loses_client_database(ctx: Ctx<'_>) -> bool {
     let Some(version) = valkey_version(&Info::of(ctx, c"server")) else {
         return false;

@@ -235,8 +235,7 @@ fn after_restore_of_each_value_where_another_data_set_was() {
             "license:old:active_sessions",
         ] {
             let payload = there.bytes(&["DUMP", key]);
-            let restored = here.ask_args(&[b"RESTORE", key.as_bytes(), b"0", &payload]);
-            assert_eq!(restored, "+OK", "{key}");
+            assert_eq!(here.restore(key, &payload, &[]), "+OK", "{key}");
         }
     }
     let mut dialog = Dialog::with(&server);

@@ -7,68 +7,25 @@ mod memory_usage;
 use crate::support::{Dialog, Server, eventually, replicated};
 
 /// A pool with a session of each shape: leased, counted, without metadata, with a binary id.
-pub const SHAPES: [&[&[u8]]; 5] = [
-    &[
-        b"plain",
-        b"9",
-        b"1700000000",
-        b"1700000001",
-        b"-",
-        b"0",
-        b"0",
-        b"{}",
-    ],
-    &[
-        b"counted",
-        b"9",
-        b"1700000002",
-        b"1700000003",
-        b"-7",
-        b"0",
-        b"0",
-        b"{\"machine\":\"b\xc3\xbcro\", \"n\":[1,2]}",
-    ],
-    &[
-        b"leased",
-        b"9",
-        b"1700000004",
-        b"1700000005",
-        b"3",
-        b"86400000",
-        b"4000000000000",
-        b"{\"k\":1}",
-    ],
-    &[
-        b"bare",
-        b"9",
-        b"1700000006",
-        b"1700000007",
-        b"-",
-        b"0",
-        b"0",
-        b"-",
-    ],
-    &[
-        b"\0\xff\r\n",
-        b"9",
-        b"0",
-        b"4294967294",
-        b"9223372036854775807",
-        b"86400001",
-        b"4000000000001",
-        b"{\"k\":null}",
-    ],
+pub const SHAPES: [&[u8]; 5] = [
+    b"plain 9 1700000000 1700000001 - 0 0 {}",
+    b"counted 9 1700000002 1700000003 -7 0 0 {\"machine\":\"b\xc3\xbcro\", \"n\":[1,2]}",
+    b"leased 9 1700000004 1700000005 3 86400000 4000000000000 {\"k\":1}",
+    b"bare 9 1700000006 1700000007 - 0 0 -",
+    b"\0\xff\r\n 9 0 4294967294 9223372036854775807 86400001 4000000000001 {\"k\":null}",
 ];
 
 /// A server that takes effects from clients.
-pub fn open_server() -> Server {
-    Server::builder().module_args("allow-effects yes").start()
+pub fn open_server() -> (Server, Dialog) {
+    Server::builder().module_args("allow-effects yes").scene()
 }
 
-/// Grants a session exactly as the fields say.
+/// Grants a session exactly as the eight fields say, of which the last, the metadata, may have
+/// spaces in it.
 #[track_caller]
-pub fn grant(dialog: &mut Dialog, key: &str, fields: &[&[u8]]) {
-    let [session, numbers @ .., metadata] = fields else {
+pub fn grant(dialog: &mut Dialog, key: &str, fields: &[u8]) {
+    let fields: Vec<&[u8]> = fields.splitn(8, |&byte| byte == b' ').collect();
+    let [session, numbers @ .., metadata] = &fields[..] else {
         panic!("a session, its numbers and its metadata");
     };
     let numbers = numbers.join(&b' ');
@@ -115,8 +72,11 @@ pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
     dialog.succeeds(&format!("SEAT.SESSIONS {key} WITHMETADATA"));
     dialog.begins(&format!("SEAT.SCAN {key} 0 COUNT 100000"), "[\"0\", [");
     let payload = dialog.bytes(&["DUMP", key]);
-    let restored = dialog.ask_args(&[b"RESTORE", b"again".as_slice(), b"0", &payload, b"REPLACE"]);
-    assert_eq!(restored, "+OK", "{context}");
+    assert_eq!(
+        dialog.restore("again", &payload, &["REPLACE"]),
+        "+OK",
+        "{context}"
+    );
     assert_eq!(
         dialog.digest_of("again"),
         dialog.digest_of(key),
@@ -169,8 +129,7 @@ pub fn exercise(dialog: &mut Dialog, key: &str, context: &str) {
 
 #[test]
 fn it_has_a_type_of_its_own() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     grant_shapes(&mut dialog, "pool");
     dialog.expect("TYPE pool", "+seat-pool");
     dialog.expect("SET text x", "+OK");
@@ -194,8 +153,7 @@ fn it_has_a_type_of_its_own() {
 
 #[test]
 fn a_copy_is_equal_and_independent() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     grant_shapes(&mut dialog, "pool");
     let digest = dialog.digest_of("pool");
     dialog.expect("COPY pool copy", "1");
@@ -218,8 +176,7 @@ fn a_copy_is_equal_and_independent() {
 
 #[test]
 fn a_dump_is_restored_on_another_server() {
-    let (one, two) = (open_server(), Server::start());
-    let (mut from, mut to) = (Dialog::with(&one), Dialog::with(&two));
+    let ((_one, mut from), (_two, mut to)) = (open_server(), Server::scene());
     grant_shapes(&mut from, "pool");
     for n in 0..3000 {
         from.send(&format!(
@@ -232,10 +189,9 @@ fn a_dump_is_restored_on_another_server() {
     }
     for key in ["pool", "large"] {
         let payload = from.bytes(&["DUMP", key]);
-        let restored = to.ask_args(&[b"RESTORE", key.as_bytes(), b"0", &payload]);
-        assert_eq!(restored, "+OK");
+        assert_eq!(to.restore(key, &payload, &[]), "+OK");
         assert_eq!(to.digest_of(key), from.digest_of(key));
-        let busy = to.ask_args(&[b"RESTORE", key.as_bytes(), b"0", &payload]);
+        let busy = to.restore(key, &payload, &[]);
         assert!(busy.starts_with("!BUSYKEY"), "{busy}");
         exercise(&mut to, key, "restored");
     }
@@ -243,8 +199,7 @@ fn a_dump_is_restored_on_another_server() {
 
 #[test]
 fn it_keeps_its_contents_wherever_it_goes() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     grant_shapes(&mut dialog, "pool");
     let digest = dialog.digest_of("pool");
     dialog.expect("RENAME pool renamed", "+OK");
@@ -295,8 +250,7 @@ fn it_expires_as_any_key() {
 
 #[test]
 fn deleting_and_overwriting_end_it() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     for end in [
         "DEL pool",
         "UNLINK pool",

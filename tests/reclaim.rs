@@ -1,4 +1,5 @@
-//! Seats whose leases expire come back by themselves: on time, announced once, by the primary alone.
+//! Seats whose leases expire come back by themselves: on time, announced once, by the primary
+//! alone.
 
 mod many_leases;
 mod moved_pools;

@@ -150,10 +150,7 @@ fn a_script_is_replicated_by_its_effects() {
         redis.call('SEAT.HEARTBEAT', KEYS[1], 'a')
         return redis.call('SEAT.RELEASE', KEYS[1], 'a')";
     let lines = lines(&server, || {
-        assert_eq!(
-            dialog.ask_args(&["EVAL", script, "1", "pool"]),
-            "[1, RELEASED, 0]"
-        );
+        assert_eq!(dialog.eval(script, &["pool"]), "[1, RELEASED, 0]");
     });
     assert_eq!(
         lines,
@@ -167,10 +164,7 @@ fn a_script_is_replicated_by_its_effects() {
     );
     let sent = units(&server, || {
         let script = "return redis.call('SEAT.RELEASE', KEYS[1], 'a')";
-        assert_eq!(
-            dialog.ask_args(&["EVAL", script, "1", "pool"]),
-            "[0, SESSION_NOT_FOUND]"
-        );
+        assert_eq!(dialog.eval(script, &["pool"]), "[0, SESSION_NOT_FOUND]");
     });
     assert!(sent.is_empty(), "{sent:?}");
 }

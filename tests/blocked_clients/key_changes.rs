@@ -72,7 +72,7 @@ fn a_script_that_deletes_the_key_serves_those_who_wait_too() {
     ] {
         let (server, mut dialog) = Server::full_pool();
         let [mut first, mut second] = two_waiters(&server);
-        dialog.ask_args(&["EVAL", script, "1", "pool"]);
+        dialog.eval(script, &["pool"]);
         first.is_granted();
         second_or_queue(&mut dialog, &mut second, script.contains("RELEASE"));
         dialog.one_seat_is_free("pool");

@@ -326,8 +326,7 @@ fn a_cursor_is_refused_where_another_value_took_the_name() {
     let (_server, mut dialog) = Server::scene();
     let (cursor, _) = begun(&mut dialog);
     let dump = dialog.bytes(&["DUMP", "pool"]);
-    let restored = dialog.ask_args(&[b"RESTORE", b"pool".as_slice(), b"0", &dump, b"REPLACE"]);
-    assert_eq!(restored, "+OK");
+    assert_eq!(dialog.restore("pool", &dump, &["REPLACE"]), "+OK");
     is_to_begin_again(&mut dialog, "pool", &cursor);
 
     dialog.expect("COPY pool copy", "1");

@@ -25,7 +25,7 @@ pub fn signed(mut payload: Vec<u8>) -> Vec<u8> {
 
 /// Restores a payload, and if the server takes it, the pool must be sound.
 fn survives(dialog: &mut Dialog, payload: &[u8], context: &str) -> bool {
-    let reply = dialog.ask_args(&[b"RESTORE", b"bad".as_slice(), b"0", payload, b"REPLACE"]);
+    let reply = dialog.restore("bad", payload, &["REPLACE"]);
     if reply == "+OK" {
         // A payload may hold leases that expired long ago, so that no session is live.
         if dialog.ask("SEAT.COUNT bad") != "0" {
@@ -42,8 +42,7 @@ fn survives(dialog: &mut Dialog, payload: &[u8], context: &str) -> bool {
 
 /// The payloads of a pool with all shapes, as written with and without compression.
 fn payloads() -> Vec<Vec<u8>> {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     grant_shapes(&mut dialog, "pool");
     ["no", "yes"]
         .iter()
@@ -63,8 +62,7 @@ fn payloads() -> Vec<Vec<u8>> {
 
 #[test]
 fn a_flipped_bit_makes_an_error_or_a_sound_pool() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     for payload in payloads() {
         let body = &payload[..payload.len() - CHECKSUM];
         let mut outcomes = [0, 0];
@@ -91,8 +89,7 @@ fn a_flipped_bit_makes_an_error_or_a_sound_pool() {
 
 #[test]
 fn a_payload_cut_anywhere_is_refused() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     for payload in payloads() {
         let (body, footer) = payload.split_at(payload.len() - FOOTER);
         let version = &footer[..2];
@@ -118,8 +115,7 @@ fn a_payload_cut_anywhere_is_refused() {
 
 #[test]
 fn a_payload_with_bytes_added_or_removed_does_no_harm() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     for payload in payloads() {
         let body = &payload[..payload.len() - CHECKSUM];
         for at in 1..payload.len() - FOOTER {
@@ -144,8 +140,7 @@ fn a_payload_with_bytes_added_or_removed_does_no_harm() {
 
 #[test]
 fn a_bad_checksum_is_an_error() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     let mut payload = payloads().remove(0);
     let last = payload.len() - 1;
     payload[last] ^= 1;

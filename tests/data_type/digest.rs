@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 
 use super::{SHAPES, grant, grant_shapes, open_server};
-use crate::support::Dialog;
 
 #[test]
 fn each_field_matters() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = open_server();
     let base = [
         "a",
         "9",
@@ -47,10 +45,9 @@ fn each_field_matters() {
     variants.push(unleased);
     for fields in variants {
         dialog.ask("DEL pool");
-        let bytes = fields.map(str::as_bytes);
-        grant(&mut dialog, "pool", &bytes);
-        let digest = dialog.digest_of("pool");
         let fields = fields.join(" ");
+        grant(&mut dialog, "pool", fields.as_bytes());
+        let digest = dialog.digest_of("pool");
         if let Some(other) = seen.insert(digest, fields.clone()) {
             panic!("{fields} and {other} have one digest");
         }
@@ -64,8 +61,7 @@ fn each_field_matters() {
 
 #[test]
 fn fields_do_not_flow_into_each_other_nor_sessions() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     let mut seen = HashMap::new();
     for pool in [
         &[["ab", "{}"], ["c", "{}"]],
@@ -75,20 +71,8 @@ fn fields_do_not_flow_into_each_other_nor_sessions() {
     ] {
         dialog.ask("DEL pool");
         for [id, metadata] in pool {
-            grant(
-                &mut dialog,
-                "pool",
-                &[
-                    id.as_bytes(),
-                    b"9",
-                    b"7",
-                    b"8",
-                    b"-",
-                    b"0",
-                    b"0",
-                    metadata.as_bytes(),
-                ],
-            );
+            let fields = format!("{id} 9 7 8 - 0 0 {metadata}");
+            grant(&mut dialog, "pool", fields.as_bytes());
         }
         if let Some(other) = seen.insert(dialog.digest_of("pool"), pool) {
             panic!("{pool:?} and {other:?} have one digest");
@@ -98,17 +82,12 @@ fn fields_do_not_flow_into_each_other_nor_sessions() {
 
 #[test]
 fn how_the_contents_came_about_does_not_matter() {
-    let server = open_server();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = open_server();
     grant_shapes(&mut dialog, "pool");
     let digest = dialog.digest_of("pool");
     for start in 0..SHAPES.len() {
         let key = format!("rotated-{start}");
-        grant(
-            &mut dialog,
-            &key,
-            &[b"passing", b"9", b"1", b"1", b"-", b"0", b"0", b"{}"],
-        );
+        grant(&mut dialog, &key, b"passing 9 1 1 - 0 0 {}");
         for n in 0..SHAPES.len() {
             grant(&mut dialog, &key, SHAPES[(start + n) % SHAPES.len()]);
         }

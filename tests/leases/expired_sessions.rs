@@ -216,7 +216,7 @@ fn dump_of_expired(expired: usize) -> Vec<u8> {
 /// Has the pool appear with its expired sessions and pauses writes in the same instant.
 fn restore_and_pause(dialog: &mut Dialog, key: &str, dump: &[u8]) {
     dialog.ask("MULTI");
-    dialog.ask_args(&[b"RESTORE", key.as_bytes(), b"0", dump, b"REPLACE"]);
+    dialog.restore(key, dump, &["REPLACE"]);
     dialog.ask("CLIENT PAUSE 600000 WRITE");
     dialog.expect("EXEC", "[+OK, +OK]");
 }

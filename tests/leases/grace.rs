@@ -141,7 +141,7 @@ fn a_floor_revives_nobody_whose_seat_was_given_on() {
     let (server, mut dialog) = Server::builder().shipped_grace().recording().scene();
     dialog.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
     let effects = effects_of(&server, || {
-        dialog.ask_args(&["EVAL", GIVES_ON, "2", "clock", "pool"]);
+        dialog.eval(GIVES_ON, &["clock", "pool"]);
     });
     // The two are out before the third is in: so no other server revives them either.
     let kinds: Vec<_> = effects.iter().map(|effect| &effect[..24]).collect();

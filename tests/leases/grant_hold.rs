@@ -1,5 +1,5 @@
-//! After what may have lost grants, a server that is configured to holds its own back until the leases of
-//! those grants are over.
+//! After what may have lost grants, a server that is configured to holds its own back until the
+//! leases of those grants are over.
 
 use std::time::{Duration, Instant};
 

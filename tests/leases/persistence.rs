@@ -148,7 +148,7 @@ fn in_a_dump() {
             panic!("no dump");
         };
         dialog.ask("DEL pool");
-        dialog.ask_args(&[b"RESTORE".as_slice(), b"pool", b"0", &dump]);
+        dialog.restore("pool", &dump, &[]);
     });
 }
 

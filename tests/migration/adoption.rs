@@ -104,7 +104,7 @@ fn the_timer_counts_them_before_it_gives_a_expired_seat_away() {
     let script = format!(
         "while redis.call('SEAT.COUNT', 'p') > 0 do end return redis.call('SADD', '{SESSIONS}', 's')"
     );
-    assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), "1");
+    assert_eq!(dialog.eval(&script, &[]), "1");
     total_becomes(&server, "seat_expired", 1);
     assert_eq!(dialog.sessions("p"), ["s"]);
     dialog.expect("SEAT.POSITION p w", "1");

@@ -88,7 +88,7 @@ fn they_work_in_pipelines_transactions_and_scripts() {
          return {{reply, redis.call('evalsha', '{acquire}', 1, 'p', 'd', 2, '{{}}'), redis.call('SCARD', 'long')}}"
     );
     for _ in 0..3 {
-        let reply = dialog.ask_args(&["EVAL", &script, "0"]);
+        let reply = dialog.eval(&script, &[]);
         assert!(reply.ends_with("20]"), "{reply}");
     }
     assert_eq!(dialog.sessions("p"), ["c", "d"]);

@@ -76,7 +76,7 @@ fn adoption_within_a_script_goes_by_the_user_who_runs_it() {
     let mut admin = Dialog::with(&server);
     fill(&mut admin, &["a"]);
     let script = "return redis.call('SEAT.ACQUIRE', 'p', 'b', '1')";
-    let run = |dialog: &mut Dialog| dialog.ask_args(&["EVAL", script, "1", "p"]);
+    let run = |dialog: &mut Dialog| dialog.eval(script, &["p"]);
     let reply = run(&mut Dialog::as_worker(&server, "~p +eval +seat.acquire"));
     assert!(
         reply.starts_with('!') && reply.contains("permissions"),

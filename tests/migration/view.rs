@@ -1,10 +1,10 @@
 //! `script-view`: readers of the legacy keys are answered from the pool.
 
 use super::{METADATA, SESSIONS, with_migration};
-use crate::support::{Dialog, Server, Traces, total};
+use crate::support::{Builder, Dialog, Server, Traces, total};
 
-fn viewing() -> Server {
-    Server::builder().module_args("script-view yes").start()
+fn viewing() -> Builder {
+    Server::builder().module_args("script-view yes")
 }
 
 fn sorted(reply: &str) -> Vec<String> {
@@ -21,8 +21,7 @@ fn sorted(reply: &str) -> Vec<String> {
 
 #[test]
 fn the_eight_readers_see_the_pool() {
-    let server = viewing();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = viewing().scene();
     dialog.acquire("p", "a", 9, r#"{"m":1}"#);
     dialog.acquire("p", "b", 9, "{}");
     let (a, b) = (dialog.ask("SEAT.GET p a"), dialog.ask("SEAT.GET p b"));
@@ -52,7 +51,7 @@ fn the_eight_readers_see_the_pool() {
 
 #[test]
 fn resp3_readers_get_sets_and_maps_where_modules_have_them() {
-    let server = viewing();
+    let server = viewing().start();
     let mut dialog = Dialog::in_resp3(&server);
     dialog.expect("SADD license:q:active_sessions x", "1");
     dialog.acquire("p", "a", 9, "{}");
@@ -75,8 +74,7 @@ fn resp3_readers_get_sets_and_maps_where_modules_have_them() {
 
 #[test]
 fn without_a_pool_the_keys_are_read_as_they_are() {
-    let server = viewing();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = viewing().scene();
     for (fill, read, reply) in [
         (
             "SADD license:p:active_sessions s",
@@ -111,8 +109,7 @@ fn without_a_pool_the_keys_are_read_as_they_are() {
 
 #[test]
 fn other_commands_names_and_arguments_are_not_touched() {
-    let server = viewing();
-    let mut dialog = Dialog::with(&server);
+    let (server, mut dialog) = viewing().scene();
     dialog.acquire("p", "a", 9, "{}");
     for (command, reply) in [
         ("SISMEMBER other:p:active_sessions a", "0"),
@@ -187,8 +184,7 @@ fn sessions_without_metadata_are_members_without_a_field() {
 
 #[test]
 fn a_expired_session_is_gone_here_too() {
-    let server = viewing();
-    let mut dialog = Dialog::with(&server);
+    let (_server, mut dialog) = viewing().scene();
     dialog.expect("SEAT.ACQUIRE p a 1 PX 1", "[1, ACQUIRED, 1, 1, 1]");
     while dialog.number("SEAT.PTTL p a") != -2 {}
     dialog.expect(&format!("SISMEMBER {SESSIONS} a"), "0");
@@ -212,11 +208,11 @@ fn readers_work_in_units_and_on_replicas_and_change_nothing() {
     let script = format!(
         "return {{redis.call('SCARD', '{SESSIONS}'), #redis.call('HGETALL', '{METADATA}')}}"
     );
-    assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), "[1, 2]");
+    assert_eq!(dialog.eval(&script, &[]), "[1, 2]");
     server.wait_for_offset(&replica);
     let mut on_replica = Dialog::with(&replica);
     on_replica.expect(&format!("SMEMBERS {SESSIONS}"), r#"["a"]"#);
-    assert_eq!(on_replica.ask_args(&["EVAL", &script, "0"]), "[1, 2]");
+    assert_eq!(on_replica.eval(&script, &[]), "[1, 2]");
     if server.version() < (7, 0, 0) {
         // There a transaction leaves an empty one behind, whatever its commands are.
         assert_eq!(server.digest(), replica.digest());

@@ -103,12 +103,7 @@ fn a_cut_append_only_file_is_loaded_up_to_the_cut() {
     let digest = server.digest();
     dialog.acquire("pool", "b", 9, "{}");
     server.kill9();
-    let files = ["appendonly.aof", "appendonlydir/appendonly.aof.1.incr.aof"];
-    let path = files
-        .map(|file| server.dir().join(file))
-        .into_iter()
-        .find(|path| path.exists())
-        .expect("an AOF");
+    let path = server.aof_files().pop().expect("an AOF");
     let bytes = fs::read(&path).expect("an AOF");
     fs::write(&path, &bytes[..bytes.len() - 3]).expect("a cut file");
     server.restart();
@@ -120,12 +115,7 @@ fn a_malformed_effect_in_an_aof_does_not_crash_the_server() {
     let mut server = Server::builder().recording().start();
     Dialog::with(&server).acquire("pool", "a", 9, "{}");
     server.kill9();
-    let files = ["appendonly.aof", "appendonlydir/appendonly.aof.1.incr.aof"];
-    let path = files
-        .map(|file| server.dir().join(file))
-        .into_iter()
-        .find(|path| path.exists())
-        .expect("an AOF");
+    let path = server.aof_files().pop().expect("an AOF");
     let mut bytes = fs::read(&path).expect("an AOF");
     bytes.extend_from_slice(
         b"*5\r\n$11\r\nSEAT.EFFECT\r\n$4\r\npool\r\n$4\r\nFREE\r\n$8\r\nnonsense\r\n$1\r\na\r\n",

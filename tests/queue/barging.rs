@@ -22,7 +22,7 @@ fn the_releaser_does_not_get_it_back() {
             let (_, second) = reply.split_once("], ").expect("two replies");
             second.strip_suffix(']').expect("an array").to_owned()
         },
-        &|dialog| dialog.ask_args(&["EVAL", script, "1", "pool"]),
+        &|dialog| dialog.eval(script, &["pool"]),
     ];
     for take_again in cases {
         dialog.acquire("pool", "a", 1, "{}");
@@ -118,7 +118,7 @@ fn blocking_where_the_server_may_not_block_answers_at_once() {
         assert_eq!(dialog.transaction(&[&acquire]), format!("[{reply}]"));
         let arguments: Vec<_> = acquire.split(' ').map(|word| format!("'{word}'")).collect();
         let script = format!("return redis.call({})", arguments.join(","));
-        assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), reply);
+        assert_eq!(dialog.eval(&script, &[]), reply);
     }
     assert_eq!(dialog.queue("pool"), ["b"]);
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");

@@ -74,7 +74,7 @@ fn after_restore() {
         dialog.ask("MULTI");
         dialog.ask("SEAT.ACQUIRE other b 9 EX 3600");
         dialog.ask(ACQUIRE);
-        dialog.ask_args(&["EVAL", restore, "2", "pool", "other"]);
+        dialog.eval(restore, &["pool", "other"]);
         for step in steps {
             dialog.ask(step);
         }
@@ -233,7 +233,7 @@ fn after_anything_in_any_order() {
             .strip_prefix("DUMP ")
             .and_then(|keys| keys.split_once(' '))
         {
-            Some((from, to)) => drop(dialog.ask_args(&["EVAL", restore, "2", from, to])),
+            Some((from, to)) => drop(dialog.eval(restore, &[from, to])),
             // A missing key, the same database: an error is as good as any.
             None => drop(dialog.ask(&step)),
         }

@@ -38,7 +38,7 @@ fn only_6_2_frames_each_effect_and_scripts_without_effects() {
     let one = replicated(&server, || dialog.acquire("pool", "a", 1, "{}"));
     let nothing = replicated(&server, || {
         let script = "return redis.call('SEAT.ACQUIRE', 'pool', 'b', '1')";
-        let reply = dialog.ask_args(&["EVAL", script, "0"]);
+        let reply = dialog.eval(script, &[]);
         assert_eq!(reply, "[0, NO_SEATS_AVAILABLE, 1, 1]");
     });
     if server.version() < (7, 0, 0) {
@@ -100,7 +100,7 @@ fn a_client_is_where_it_was_when_it_has_moved_or_copied_a_pool() {
     assert_eq!(replies, "[1, 1, +OK]");
     assert_eq!(database_of(&mut dialog), "0");
     let script = "redis.call('MOVE', 'text', 8) return redis.call('SET', 'text', 'z')";
-    assert_eq!(dialog.ask_args(&["EVAL", script, "0"]), "+OK");
+    assert_eq!(dialog.eval(script, &[]), "+OK");
     assert_eq!(database_of(&mut dialog), "0");
     let [a, b] = ["a", "b"].map(|session| vec![session]);
     for (database, sessions) in [("3", &a), ("4", &a), ("6", &b), ("7", &b)] {

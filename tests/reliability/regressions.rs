@@ -17,8 +17,7 @@ fn a_ticket_of_the_last_number_leaves_some_for_others() {
     let replica = Server::builder().replica_of(&primary).start();
     primary.wait_for_offset(&replica);
     let mut dialog = Dialog::with(&primary);
-    let restored = dialog.ask_args(&[b"RESTORE", b"pool".as_slice(), b"0", &payload]);
-    assert_eq!(restored, "+OK");
+    assert_eq!(dialog.restore("pool", &payload, &[]), "+OK");
     dialog.acquire("other", "a", 1, "{}");
     for session in ["b", "c"] {
         dialog.begins(

@@ -77,7 +77,7 @@ fn no_right_is_enough_for_an_effect() {
     worker.ask(effect);
     refused(worker.ask("EXEC"));
     let script = "return redis.pcall('SEAT.EFFECT', 'pool', 'FREE', 'released', 'a')";
-    refused(worker.ask_args(&["EVAL", script, "0"]));
+    refused(worker.eval(script, &[]));
     if server.version() >= (7, 0, 0) {
         let library =
             format!("#!lua name=mine\nredis.register_function('free', function() {script} end)");
@@ -196,7 +196,7 @@ fn the_log_holds_no_metadata_however_they_came_and_were_refused() {
     let text = payload.windows(6).position(|bytes| bytes == b"s3cret");
     let mut spoilt = payload[..payload.len() - CHECKSUM].to_vec();
     spoilt[text.expect("the text is in the payload") + 6] = b'}';
-    let reply = dialog.ask_args(&[b"RESTORE", b"bad".as_slice(), b"0", &signed(spoilt)]);
+    let reply = dialog.restore("bad", &signed(spoilt), &[]);
     assert!(reply.starts_with("!ERR "), "{reply}");
     dialog.expect("DEBUG RELOAD", "+OK");
     server.restart();

@@ -69,8 +69,8 @@ fn a_promotion_serves_those_who_wait_for_what_the_primary_freed() {
     assert_eq!(total(&replica, "seat_expired"), 1);
 }
 
-/// The new primary may have answered the session's next client that it holds a seat, of which the old
-/// one never hears.
+/// The new primary may have answered the session's next client that it holds a seat, of which the
+/// old one never hears.
 #[test]
 fn a_demotion_leaves_the_seat_of_a_killed_client_held() {
     let nobody = {

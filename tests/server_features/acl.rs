@@ -171,7 +171,7 @@ fn what_scripts_and_transactions_call_is_checked_as_well() {
     let mut dialog = Dialog::as_worker(&server, "~pool +@all -seat.revoke");
     for (key, command) in [("pool", "SEAT.REVOKE"), ("other", "SEAT.RELEASE")] {
         let script = format!("return redis.call('{command}', '{key}', 'a')");
-        let reply = dialog.ask_args(&["EVAL", &script, "0"]);
+        let reply = dialog.eval(&script, &[]);
         assert!(reply.starts_with('!'), "{reply}");
         dialog.expect("MULTI", "+OK");
         dialog.forbidden(&format!("{command} {key} a"));

@@ -30,7 +30,7 @@ fn clients_may_not_send_effects() {
             let words = arguments(command).into_iter();
             let quoted: Vec<_> = words.map(|word| format!("'{word}'")).collect();
             let script = format!("return redis.call({})", quoted.join(","));
-            let reply = dialog.ask_args(&["EVAL", &script, "0"]);
+            let reply = dialog.eval(&script, &[]);
             assert!(
                 reply.starts_with('!') && reply.contains("allow-effects"),
                 "{script}: {reply}"

@@ -92,7 +92,7 @@ fn in_a_script_the_rest_of_it_goes_through() {
     let before = server.digest();
     for command in ["pcall", "call"] {
         let script = format!("return redis.{command}('SEAT.ACQUIRE', 'pool', 'e', '9', '{{}}')");
-        let reply = dialog.ask_args(&["EVAL", &script, "0"]);
+        let reply = dialog.eval(&script, &[]);
         assert!(reply.starts_with('!') && reply.contains("OOM"), "{reply}");
         assert_eq!(server.digest(), before);
     }
@@ -108,7 +108,7 @@ fn in_a_script_the_rest_of_it_goes_through() {
         ("'SEAT.COUNT', 'pool'", "2"),
     ] {
         let script = format!("return redis.call({call})");
-        assert_eq!(dialog.ask_args(&["EVAL", &script, "0"]), reply, "{script}");
+        assert_eq!(dialog.eval(&script, &[]), reply, "{script}");
     }
 }
 
@@ -166,11 +166,7 @@ fn a_unit_that_begins_below_the_limit_is_not_stopped_above_it() {
             dialog.expect(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK");
             leave_a_megabyte(&server);
             let script = after_much(command);
-            assert_eq!(
-                dialog.ask_args(&["EVAL", &script, "0"]),
-                reply,
-                "{policy} {command}"
-            );
+            assert_eq!(dialog.eval(&script, &[]), reply, "{policy} {command}");
             dialog.expect("SEAT.ACQUIRE other e 9", OOM);
 
             let (server, mut dialog) = prepared();
@@ -210,7 +206,7 @@ fn a_script_that_may_run_out_of_memory_is_granted_seats() {
         if server.version() < (7, 0, 0) {
             // Scripts have no flags there: one whose first line looks so is no script.
             let script = "#!lua flags=allow-oom\nreturn 1";
-            assert!(dialog.ask_args(&["EVAL", script, "0"]).starts_with("!ERR"));
+            assert!(dialog.eval(script, &[]).starts_with("!ERR"));
             return;
         }
         dialog.expect(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK");

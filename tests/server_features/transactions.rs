@@ -48,16 +48,16 @@ fn scripts_see_the_same_replies() {
         "[[1, ACQUIRED, 1, 2], [1, ACQUIRED, 2, 2], [0, NO_SEATS_AVAILABLE, 2, 2], [1, ALREADY_ACTIVE, 2], nil, [1, RELEASED, 1]]"
     );
     let script = "return redis.pcall('SEAT.ACQUIRE', KEYS[1], 'x', 'y')";
-    let reply = dialog.ask_args(&["EVAL", script, "1", "pool"]);
+    let reply = dialog.eval(script, &["pool"]);
     assert!(
         reply.starts_with("!ERR seats must be a 64-bit integer"),
         "{reply}"
     );
     dialog.expect("SEAT.COUNT pool", "1");
     let script = "return #redis.call('SEAT.INFO', KEYS[1])";
-    assert_eq!(dialog.ask_args(&["EVAL", script, "1", "pool"]), "16");
+    assert_eq!(dialog.eval(script, &["pool"]), "16");
     let script = "return #redis.call('SEAT.SESSIONS', KEYS[1], 'WITHMETADATA')";
-    assert_eq!(dialog.ask_args(&["EVAL", script, "1", "pool"]), "2");
+    assert_eq!(dialog.eval(script, &["pool"]), "2");
 }
 
 #[test]

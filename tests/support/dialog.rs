@@ -92,6 +92,21 @@ impl Dialog {
         readable(&self.0.call(arguments))
     }
 
+    /// The reply to a script that is called with these keys.
+    #[track_caller]
+    pub fn eval(&mut self, script: &str, keys: &[&str]) -> String {
+        let count = keys.len().to_string();
+        self.ask_args(&[&["EVAL", script, &count], keys].concat())
+    }
+
+    /// The reply to RESTORE of what DUMP gave, without a time to live.
+    #[track_caller]
+    pub fn restore(&mut self, key: &str, payload: &[u8], options: &[&str]) -> String {
+        let mut command = vec![b"RESTORE", key.as_bytes(), b"0", payload];
+        command.extend(options.iter().map(|option| option.as_bytes()));
+        self.ask_args(&command)
+    }
+
     /// The replies to commands that run in one MULTI, so without the server's timers in between.
     #[track_caller]
     pub fn at_once(&mut self, commands: &[&str]) -> Vec<String> {

@@ -16,8 +16,8 @@
 //!
 //! - A scene is written with [`Dialog`]: `let (server, mut dialog) = Server::scene()`, then
 //!   `dialog.expect("SEAT.COUNT pool", "0")`. `Server::full_pool()` has `pool`, whose only seat `a`
-//!   holds; both are methods of a builder as well. [`Waiter`] is a client that is blocked for a seat,
-//!   `cluster` has nodes of clusters, `workload` random commands.
+//!   holds; both are methods of a builder as well. [`Waiter`] is a client that is blocked for a
+//!   seat, `cluster` has nodes of clusters, `workload` random commands.
 //! - [`Events`] hears keyspace events.
 //! - What was replicated is read by [`replicated`], [`effects_of`] and [`units`].
 //! - `client()` is a `redis::Connection`; `client_resp3()` the same in RESP3. `wire()` sends

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-/// Informed of each process as it begins and ends, by `+ id` and `- id`; at the end of its input, which
-/// comes with the end of this process, it ends those that are left. It heeds no signal that may
-/// have ended this one.
+/// Informed of each process as it begins and ends, by `+ id` and `- id`; at the end of its input,
+/// which comes with the end of this process, it ends those that are left. It heeds no signal that
+/// may have ended this one.
 const WARDEN: &str = r#"
 trap '' INT TERM HUP
 ids=' '

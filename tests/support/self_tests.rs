@@ -211,8 +211,8 @@ fn whatever_a_script_runs_ends_with_it() {
     assert_eq!(status.expect("bash runs").code(), Some(3));
 }
 
-/// Starts a program that prints the id of a process of its own, ends the program by a signal, unless
-/// it ends by itself, and waits until that process has ended.
+/// Starts a program that prints the id of a process of its own, ends the program by a signal,
+/// unless it ends by itself, and waits until that process has ended.
 #[track_caller]
 fn ends_with(program: &mut process::Command, signal: &str) {
     let mut program = program
