@@ -137,7 +137,7 @@ impl<'a> Ctx<'a> {
         unsafe { api!(RedisModule_ReplicateVerbatim)(self.as_ptr()) };
     }
 
-    /// Tells WATCH and client-side caching that the key has changed.
+    /// Lets WATCH and client-side caching know that the key has changed.
     pub(crate) fn signal_modified(self, key: Str<'_>) {
         // SAFETY: context and string are valid.
         unsafe { api!(RedisModule_SignalModifiedKey)(self.as_ptr(), key.as_ptr()) };

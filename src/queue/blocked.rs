@@ -98,7 +98,7 @@ pub(crate) fn run_deferred(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
                     key.machine().after_wait(&session, ticket_ms);
                 });
             }
-            Deferred::TellLeft(name) => publish_left(ctx, &name),
+            Deferred::PublishLeft(name) => publish_left(ctx, &name),
         }
         if out_of_time() {
             return;
@@ -132,15 +132,15 @@ fn with_key(ctx: Ctx<'_>, name: &Name, body: impl FnOnce(&mut PoolKey<'_>)) {
 
 /// The waiter was woken, or its time is over, or CLIENT UNBLOCK ended it.
 fn reply(ctx: Ctx<'_>, id: WaiterId) {
-    let told = STATE.with_borrow_mut(|state| {
+    let ended = STATE.with_borrow_mut(|state| {
         let waiter = state.waiters.get_mut(&id)?;
         let is_later = state.waking == Some(id) && server::replies_later();
-        let told = if is_later {
+        let answered = if is_later {
             Outcome::AnsweredLater
         } else {
             Outcome::Answered
         };
-        let outcome = std::mem::replace(&mut waiter.outcome, told);
+        let outcome = std::mem::replace(&mut waiter.outcome, answered);
         let seats = waiter.left.as_ref().map(|left| left.seats);
         Some((
             outcome,
@@ -149,11 +149,11 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             seats.unwrap_or_default(),
         ))
     });
-    let Some((outcome, name, session, seats)) = told else {
+    let Some((outcome, name, session, seats)) = ended else {
         ctx.reply_error(&Error::Internal.to_string());
         return;
     };
-    let ended = match outcome {
+    let answered = match outcome {
         Outcome::Granted(granted) => {
             replies::acquired(ctx, &granted);
             Ok(())
@@ -171,7 +171,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
         Outcome::Waiting => end_wait(ctx, &name, &session, id),
         Outcome::Answered | Outcome::AnsweredLater => Err(Error::Internal),
     };
-    if let Err(error) = ended {
+    if let Err(error) = answered {
         ctx.reply_error(&error.to_string());
     }
 }
@@ -242,7 +242,7 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
                 ctx,
                 match left.request.ticket_ms {
                     Some(ticket_ms) => Deferred::RenewTicket(name, session, ticket_ms),
-                    None => Deferred::TellLeft(name),
+                    None => Deferred::PublishLeft(name),
                 },
             );
         }

@@ -1,4 +1,4 @@
-//! Telling a pool that was moved to another server from one that was deleted.
+//! Which pools were moved to another server, rather than deleted.
 //!
 //! `MIGRATE` deletes the key here once the other server has it, and reports that as a `del`:
 //! whoever is blocked there must not be granted a seat of a new pool then, while the holders keep

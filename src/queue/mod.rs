@@ -12,8 +12,7 @@
 //!
 //! Whose turn it is decides the machine of `seat_pool`. This file holds what is known of the
 //! waiters and of the names they wait at; [`blocked`] is what the server calls back for;
-//! [`departed`] tells a pool that moved away from one that was deleted; [`waking`] tells the
-//! clients what became of them.
+//! [`departed`] knows which pools moved away and were not deleted; [`waking`] answers the clients.
 
 mod blocked;
 mod departed;
@@ -93,7 +92,7 @@ enum Deferred {
     /// moment on.
     RenewTicket(Name, Box<[u8]>, u64),
     /// The news that a client has left the queue.
-    TellLeft(Name),
+    PublishLeft(Name),
 }
 
 /// The blocked queues of one database, by key.

@@ -1,4 +1,4 @@
-//! Telling blocked clients what became of them.
+//! Waking blocked clients, once it is decided what became of them.
 
 use std::ffi::c_int;
 
@@ -21,8 +21,8 @@ pub(crate) fn unblock(waiters: &[WaiterId]) {
     }
 }
 
-/// Tells all who are blocked at a name that they cannot be served there, a bounded number of them,
-/// and returns whether some are left.
+/// Answers those who are blocked at a name that they cannot be served there, a bounded number of
+/// them, and returns whether some are left.
 pub(crate) fn fail(database: c_int, key: &[u8], error: impl Fn() -> Error) -> bool {
     let Some(mut blocked) = take(database, key) else {
         return false;

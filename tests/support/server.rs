@@ -311,13 +311,25 @@ impl Server {
         self.signal("CONT");
     }
 
-    /// Sends it a signal, named as `kill -s` takes it.
+    /// Sends it a signal, named as `kill -s` takes it. After STOP it stands still.
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill")
-            .args(["-s", name, &self.pid().to_string()])
-            .status();
+        let pid = self.pid().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(status.expect("kill runs").success());
+        if name == "STOP" {
+            // The signal is sent by then, not yet carried out.
+            eventually("the server stands still", || {
+                let state = Command::new("ps")
+                    .args(["-o", "state=", "-p", &pid])
+                    .output();
+                state
+                    .expect("ps runs")
+                    .stdout
+                    .trim_ascii()
+                    .starts_with(b"T")
+            });
+        }
     }
 
     /// All that it has printed, over restarts.
