@@ -311,7 +311,7 @@ fn an_effect_that_brings_the_session_ends_its_entry() {
     put_invalid_entry(&mut dialog, "s");
     dialog.expect("SEAT.CLEANUP p", "[0, 2]");
     dialog.expect(
-        "SEAT.EFFECT p IMPORT s 9 1700000000 1700000060 1 0 0 {}",
+        "SEAT.EFFECT p IMPORT s '9 1700000000 1700000060 1 0 0' {}",
         "1",
     );
     dialog.expect("SEAT.CLEANUP p", "[0, 2]");
