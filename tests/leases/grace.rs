@@ -332,9 +332,9 @@ fn a_demoted_primary_goes_by_the_deadlines_it_is_sent() {
     let primary = with_grace(600_000).tcp().start();
     let other = with_grace(600_000).tcp().start();
     let mut dialog = Dialog::with(&other);
-    dialog.ask("SEAT.ACQUIRE own x 1 PX 500");
+    dialog.ask(&format!("SEAT.ACQUIRE own x 1 PX {LEASE_MS}"));
     other.signal("STOP");
-    thread::sleep(Duration::from_millis(1300));
+    thread::sleep(Duration::from_millis(LEASE_MS as u64 + 100));
     other.signal("CONT");
     dialog.expect("SEAT.COUNT own", "1");
     dialog.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
