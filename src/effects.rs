@@ -8,8 +8,8 @@
 use std::ffi::CStr;
 
 use seat_pool::{
-    Effect, Freed, Grant, Heartbeat, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND,
-    MAX_SESSION_BYTES, Metadata, Ticket,
+    Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
+    MAX_SECOND, MAX_SESSION_BYTES, MAX_TOKEN, Metadata, Ticket,
 };
 
 use crate::error::Error;
@@ -48,6 +48,7 @@ struct Words {
     import: OwnedStr,
     heartbeat: OwnedStr,
     renew: OwnedStr,
+    token: OwnedStr,
     join: OwnedStr,
     leave: OwnedStr,
     seats: OwnedStr,
@@ -56,6 +57,7 @@ struct Words {
     released: OwnedStr,
     revoked: OwnedStr,
     expired: OwnedStr,
+    replaced: OwnedStr,
     absent: OwnedStr,
 }
 
@@ -65,6 +67,7 @@ thread_local! {
         import: OwnedStr::new(b"IMPORT"),
         heartbeat: OwnedStr::new(b"BEAT"),
         renew: OwnedStr::new(b"RENEW"),
+        token: OwnedStr::new(b"TOKEN"),
         join: OwnedStr::new(b"JOIN"),
         leave: OwnedStr::new(b"LEAVE"),
         seats: OwnedStr::new(b"SEATS"),
@@ -73,6 +76,7 @@ thread_local! {
         released: OwnedStr::new(b"released"),
         revoked: OwnedStr::new(b"revoked"),
         expired: OwnedStr::new(b"expired"),
+        replaced: OwnedStr::new(b"replaced"),
         absent: OwnedStr::new(ABSENT),
     };
 }
@@ -131,6 +135,11 @@ fn with_arguments(
                 let (session, numbers) = (Sent::of(session, caller.session), numbers.string());
                 send(&[key, kind.get(), session.get(), numbers.get()]);
             }
+            Effect::Token { session, token } => {
+                numbers.add(*token);
+                let (session, numbers) = (Sent::of(session, caller.session), numbers.string());
+                send(&[key, words.token.get(), session.get(), numbers.get()]);
+            }
             Effect::Leave { session } => {
                 let session = Sent::of(session, caller.session);
                 send(&[key, words.leave.get(), session.get()]);
@@ -148,6 +157,7 @@ fn with_arguments(
                     Freed::Released => &words.released,
                     Freed::Revoked => &words.revoked,
                     Freed::Expired => &words.expired,
+                    Freed::Replaced => &words.replaced,
                 };
                 let session = Sent::of(session, caller.session);
                 send(&[key, words.free.get(), why.get(), session.get()]);
@@ -251,6 +261,11 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
             session,
             lease: lease.ok_or(Error::MalformedEffect("lease"))?,
         }
+    } else if kind.is_word("TOKEN") {
+        Effect::Token {
+            session: fields.session()?,
+            token: fields.numbers(NumbersRead::token)?,
+        }
     } else if kind.is_word("FREE") {
         let why = fields.freed()?;
         Effect::freeing(fields.session()?, why)
@@ -262,6 +277,7 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
                 seats: numbers.integer("seats")?,
                 arrival: numbers.arrival()?,
                 ticket: numbers.ticket()?,
+                claim: Claim::PLAIN,
             }))
         })?
     } else if kind.is_word("LEAVE") {
@@ -303,6 +319,7 @@ impl<'a> Fields<'a> {
                 heartbeat_count: numbers.optional(NumbersRead::count)?,
                 lease: numbers.optional_lease()?,
                 metadata: None,
+                holder: Holder::PLAIN,
             })
         })?;
         let metadata = self.optional_metadata()?;
@@ -351,6 +368,8 @@ impl<'a> Fields<'a> {
             Ok(Freed::Revoked)
         } else if why.is_word("expired") {
             Ok(Freed::Expired)
+        } else if why.is_word("replaced") {
+            Ok(Freed::Replaced)
         } else {
             Err(Error::MalformedEffect("reason"))
         }
@@ -448,5 +467,13 @@ impl<'a> NumbersRead<'a> {
             }),
             _ => Err(Error::MalformedEffect("ticket")),
         }
+    }
+
+    fn token(&mut self) -> Result<u64, Error> {
+        let token = u64::try_from(self.integer("token")?).ok();
+        let in_range = |token: &u64| (1..MAX_TOKEN).contains(token);
+        token
+            .filter(in_range)
+            .ok_or(Error::MalformedEffect("token"))
     }
 }

@@ -47,6 +47,7 @@ impl Events {
             Effect::Grant(_) => Events::ACQUIRED,
             Effect::Import(_) => Events::IMPORTED,
             Effect::Heartbeat(_) => Events::HEARTBEAT,
+            Effect::Token { .. } => Events::default(),
             Effect::Renew { .. } => Events::RENEWED,
             Effect::Join(_) => Events::QUEUED,
             Effect::Leave { .. } => Events::LEFT,
@@ -59,7 +60,7 @@ impl Events {
     pub(crate) fn of_freeing(why: Freed) -> Events {
         match why {
             Freed::Released => Events::RELEASED,
-            Freed::Revoked => Events::REVOKED,
+            Freed::Revoked | Freed::Replaced => Events::REVOKED,
             Freed::Expired => Events::EXPIRED,
         }
     }

@@ -164,7 +164,7 @@ impl<'a> PoolKey<'a> {
 
     /// How many seats are taken, by live sessions and by invalid entries.
     pub(crate) fn used(&self) -> u64 {
-        self.pool().used(self.moment) as u64 + self.taken_elsewhere()
+        self.pool().used(self.moment) + self.taken_elsewhere()
     }
 
     /// Whether clients are blocked at this name.
@@ -275,6 +275,7 @@ impl<'a> PoolKey<'a> {
             Effect::Grant(Grant { session, .. })
             | Effect::Import(Grant { session, .. })
             | Effect::Heartbeat(Heartbeat { session, .. })
+            | Effect::Token { session, .. }
             | Effect::Renew { session, .. }
             | Effect::Free { session, .. } => {
                 queue::confirm(self.value(), session);
@@ -321,6 +322,22 @@ impl Host for PoolKey<'_> {
         queue::next_arrival()
     }
 
+    fn next_token(&mut self) -> u64 {
+        queue::next_token(self.moment.now_ms)
+    }
+
+    fn observe(&mut self, used: u64) {
+        if let Some(pool) = self.key.value_mut() {
+            pool.note_used(used);
+        }
+    }
+
+    fn count_denial(&mut self) {
+        if let Some(pool) = self.key.value_mut() {
+            pool.count_denial();
+        }
+    }
+
     fn block_client(&mut self, session: &[u8]) -> Option<WaiterId> {
         let (block, timeout_ms) = self.caller.blocking?;
         block(self.ctx, self.database, self.name, session, timeout_ms)
@@ -359,7 +376,7 @@ impl Host for PoolKey<'_> {
                 let why = self.invalid_entry(&waiter.session);
                 queue::Outcome::Failed(why.unwrap_or(Error::Internal))
             }
-            Outcome::NoSeats => queue::Outcome::NoSeats,
+            Outcome::NoSeats | Outcome::OwnerLimit { .. } => queue::Outcome::NoSeats,
         };
         queue::set_outcome(waiter, outcome);
         self.after.wake(id);
@@ -368,7 +385,7 @@ impl Host for PoolKey<'_> {
     fn notice(&mut self, notice: Notice) {
         let (event, total) = match notice {
             Notice::Joined => (Events::QUEUED, &stats::QUEUED),
-            Notice::Left => (Events::LEFT, &stats::LEFT),
+            Notice::Left | Notice::OwnerLimit => (Events::LEFT, &stats::LEFT),
             Notice::Served => (Events::GRANTED, &stats::GRANTED),
         };
         self.after.publish(event);
@@ -393,7 +410,8 @@ fn total_of(effect: &Effect<'_>) -> Option<&'static Total> {
         Effect::Import(_) => Some(&stats::IMPORTED),
         Effect::Heartbeat(_) => Some(&stats::HEARTBEATS),
         Effect::Free { why, .. } => Some(total_of_freeing(*why)),
-        Effect::Renew { .. }
+        Effect::Token { .. }
+        | Effect::Renew { .. }
         | Effect::Join(_)
         | Effect::Leave { .. }
         | Effect::Seats(_)
@@ -404,7 +422,7 @@ fn total_of(effect: &Effect<'_>) -> Option<&'static Total> {
 fn total_of_freeing(why: Freed) -> &'static Total {
     match why {
         Freed::Released => &stats::RELEASED,
-        Freed::Revoked => &stats::REVOKED,
+        Freed::Revoked | Freed::Replaced => &stats::REVOKED,
         Freed::Expired => &stats::EXPIRED,
     }
 }

@@ -64,6 +64,10 @@ impl Host for Alone {
         unreachable!("nobody joins the queue")
     }
 
+    fn next_token(&mut self) -> u64 {
+        unreachable!("nobody asks for a token")
+    }
+
     fn block_client(&mut self, _session: &[u8]) -> Option<Infallible> {
         None
     }
@@ -118,12 +122,8 @@ pub fn pool_of(ids: &[String], leased: bool) -> Alone {
 
 fn ask(pool: &mut Alone, id: &str, seats: i64, leased: bool) -> Acquired<Infallible> {
     let request = AcquireRequest {
-        session: id.as_bytes(),
-        seats,
         lease: if leased { lease() } else { None },
-        ticket_ms: None,
-        blocks: false,
-        longest_queue: 0,
+        ..AcquireRequest::plain(id.as_bytes(), seats)
     };
     let answer = pool.machine(NOW).acquire(&request, &Call);
     answer.expect("nothing is refused")
@@ -150,12 +150,12 @@ pub fn denied(pool: &mut Alone, id: &str) {
 /// A HEARTBEAT, which renews the session's lease if it has one.
 pub fn heartbeat(pool: &mut Alone, id: &str) {
     let later = NOW.moved_to(NOW_MS + 1);
-    let answer = pool.machine(later).heartbeat(id.as_bytes(), None);
+    let answer = pool.machine(later).heartbeat(id.as_bytes(), None, None);
     assert!(matches!(answer, HeartbeatOutcome::Updated(_)));
 }
 
 pub fn release(pool: &mut Alone, id: &str) {
-    let used = pool.machine(NOW).release(id.as_bytes());
+    let used = pool.machine(NOW).release(id.as_bytes(), None);
     assert!(used.is_some());
 }
 

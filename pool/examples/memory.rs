@@ -9,6 +9,7 @@ pub struct Memory {
     pub pool: Pool,
     pub blocked: BlockedQueue<u32>,
     pub last_arrival: u64,
+    pub last_token: u64,
     pub heard: Vec<(Waiter<u32>, Outcome)>,
 }
 
@@ -18,6 +19,7 @@ impl Default for Memory {
             pool: Pool::new(0),
             blocked: BlockedQueue::new(),
             last_arrival: 0,
+            last_token: 0,
             heard: Vec::new(),
         }
     }
@@ -38,6 +40,10 @@ impl Host for Memory {
     fn next_arrival(&mut self) -> u64 {
         self.last_arrival += 1;
         self.last_arrival
+    }
+    fn next_token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
     }
     fn block_client(&mut self, _session: &[u8]) -> Option<u32> {
         Some(7)
@@ -70,12 +76,8 @@ impl<'a> Conditions<'a> for Always {
 /// A request for the one seat, without a lease and without waiting.
 pub fn request(session: &[u8]) -> AcquireRequest<'_> {
     AcquireRequest {
-        session,
-        seats: 1,
-        lease: None,
-        ticket_ms: None,
-        blocks: false,
         longest_queue: 100,
+        ..AcquireRequest::plain(session, 1)
     }
 }
 
@@ -94,7 +96,7 @@ fn main() {
     assert_eq!(blocked, Ok(Acquired::Blocked(7)));
 
     // The seat goes to Bob in the same step in which Alice gives it back.
-    assert_eq!(machine.release(b"alice"), Some(1));
+    assert_eq!(machine.release(b"alice", None), Some(1));
     let (waiter, outcome) = &host.heard[0];
     assert_eq!(waiter.client, 7);
     assert!(matches!(outcome, Outcome::Granted(_)));

@@ -1,5 +1,6 @@
 //! Blocked clients: who waits at a name on an open connection.
 
+use crate::effect::{Claim, KeptClaim};
 use crate::entries::{QueueEntries, QueueEntry};
 use crate::figures::Figures;
 use crate::metadata::Metadata;
@@ -16,6 +17,17 @@ pub struct Request {
     pub ticket_ms: Option<u64>,
     /// Since when its session waits, in milliseconds of unix time.
     pub since_ms: i64,
+    /// What its session asked for beyond a seat; absent for a plain seat.
+    pub claim: Option<Box<KeptClaim>>,
+    /// Whether its grant is to have a token.
+    pub with_token: bool,
+}
+
+impl Request {
+    /// What its session asked for beyond a seat.
+    pub fn claim(&self) -> Claim<'_> {
+        KeptClaim::or_plain(self.claim.as_deref())
+    }
 }
 
 /// A blocked client that has left the queue, with all that its host may need to answer it.
@@ -68,6 +80,8 @@ pub struct Blocked<C> {
 ///     lease_ms: None,
 ///     ticket_ms: None,
 ///     since_ms: 0,
+///     claim: None,
+///     with_token: false,
 /// };
 /// blocked.insert(&Pool::new(0), b"alice", 1, 7, "alice's connection", request);
 /// let nobody = Pool::new(0);
@@ -181,6 +195,8 @@ impl<C> BlockedQueue<C> {
     /// #     lease_ms: None,
     /// #     ticket_ms: None,
     /// #     since_ms: 0,
+    /// #     claim: None,
+    /// #     with_token: false,
     /// # };
     /// blocked.insert(&Pool::new(0), b"alice", 1, 7, "second connection", request);
     /// assert!(blocked.remove_client(b"alice", &"first connection").is_none());
@@ -233,6 +249,8 @@ impl<C> BlockedQueue<C> {
     /// #     lease_ms: None,
     /// #     ticket_ms: None,
     /// #     since_ms: 0,
+    /// #     claim: None,
+    /// #     with_token: false,
     /// # };
     /// blocked.insert(&Pool::new(0), b"alice", 1, 7, "her connection", request);
     /// let mut renamed = Pool::new(0);

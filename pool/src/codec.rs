@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Effect, Grant, Join, Lease};
+use crate::effect::{Claim, Effect, Grant, Holder, Join, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::pool::Pool;
@@ -289,6 +289,7 @@ impl Decoder {
                 length_ms: entry.length_ms,
                 deadline_ms: entry.deadline_ms,
             },
+            claim: Claim::PLAIN,
         }));
         Ok(())
     }
@@ -327,6 +328,7 @@ impl Decoder {
             heartbeat_count: entry.heartbeat_count,
             lease,
             metadata: entry.metadata,
+            holder: Holder::PLAIN,
         }));
         Ok(())
     }

@@ -59,6 +59,13 @@ pub enum Effect<'a> {
     Import(Grant<'a>),
     /// A session sent a sign of life.
     Heartbeat(Heartbeat<'a>),
+    /// A session has another token, and its earlier ones are void.
+    Token {
+        /// Whose token.
+        session: &'a [u8],
+        /// The token from now on; below [`crate::MAX_TOKEN`].
+        token: u64,
+    },
     /// A session's lease was renewed without a sign of life being counted.
     Renew {
         /// Whose lease.
@@ -106,6 +113,90 @@ pub struct Grant<'a> {
     /// The text of the caller's JSON object, without the names that the pool keeps itself. Absent
     /// for a session that was imported from the scripts without any.
     pub metadata: Option<&'a [u8]>,
+    /// Whose session it is, and what else the caller asked for with its seats.
+    pub holder: Holder<'a>,
+}
+
+/// What a session has only if its caller asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// The user, tenant or machine that the session belongs to.
+    pub owner: Option<&'a [u8]>,
+    /// How many seats the session takes; 1 or more, up to [`crate::MAX_WEIGHT`].
+    pub weight: u32,
+    /// The session's present token, below [`crate::MAX_TOKEN`].
+    pub token: Option<u64>,
+}
+
+impl Holder<'_> {
+    /// One seat, and nothing else.
+    pub const PLAIN: Holder<'static> = Holder {
+        owner: None,
+        weight: 1,
+        token: None,
+    };
+}
+
+/// What a waiter asked for beyond a seat: what its grant will have, and what else it depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim<'a> {
+    /// The user, tenant or machine that the session belongs to.
+    pub owner: Option<&'a [u8]>,
+    /// How many live sessions of this owner there may be with this one, if that is limited; 1 or
+    /// more.
+    pub max_per_owner: Option<u64>,
+    /// Whether one of the owner's sessions may end for this one.
+    pub takeover: bool,
+    /// How many seats the session takes; 1 or more, up to [`crate::MAX_WEIGHT`].
+    pub weight: u32,
+}
+
+impl Claim<'_> {
+    /// One seat, and nothing else.
+    pub const PLAIN: Claim<'static> = Claim {
+        owner: None,
+        max_per_owner: None,
+        takeover: false,
+        weight: 1,
+    };
+
+    /// The claim as it is kept with a waiter, or `None` for a plain one.
+    pub fn kept(&self) -> Option<Box<KeptClaim>> {
+        (*self != Claim::PLAIN).then(|| {
+            Box::new(KeptClaim {
+                owner: self.owner.map(Box::from),
+                max_per_owner: self.max_per_owner,
+                takeover: self.takeover,
+                weight: self.weight,
+            })
+        })
+    }
+}
+
+/// A [`Claim`] that is kept with a waiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptClaim {
+    owner: Option<Box<[u8]>>,
+    max_per_owner: Option<u64>,
+    takeover: bool,
+    weight: u32,
+}
+
+impl KeptClaim {
+    /// The claim.
+    pub fn claim(&self) -> Claim<'_> {
+        Claim {
+            owner: self.owner.as_deref(),
+            max_per_owner: self.max_per_owner,
+            takeover: self.takeover,
+            weight: self.weight,
+        }
+    }
+
+    /// The claim of a waiter that may have a plain one.
+    pub fn or_plain(kept: Option<&KeptClaim>) -> Claim<'_> {
+        kept.map_or(Claim::PLAIN, KeptClaim::claim)
+    }
 }
 
 /// See [`Effect::Heartbeat`].
@@ -132,6 +223,8 @@ pub struct Join<'a> {
     pub arrival: u64,
     /// The ticket from now on.
     pub ticket: Ticket,
+    /// What the session asked for beyond a seat.
+    pub claim: Claim<'a>,
 }
 
 /// Why a seat became free.
@@ -143,4 +236,6 @@ pub enum Freed {
     Revoked,
     /// Its lease expired, or its holder was silent for too long.
     Expired,
+    /// Another session of its owner has taken its place; the grant to that one follows.
+    Replaced,
 }

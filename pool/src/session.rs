@@ -189,7 +189,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::Session;
-    use crate::effect::Grant;
+    use crate::effect::{Grant, Holder};
 
     #[test]
     fn ids_of_every_length_come_back_with_their_metadata() {
@@ -204,6 +204,7 @@ mod tests {
                     heartbeat_count: None,
                     lease: None,
                     metadata,
+                    holder: Holder::PLAIN,
                 });
                 assert_eq!(session.id(), id, "{id_len}");
                 assert_eq!(session.metadata(), metadata, "{id_len}");

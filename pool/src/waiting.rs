@@ -85,7 +85,9 @@ impl<'a, C> Queue<'a, C> {
 
     /// The seats that are taken, by whomever. O(log n) while leases have expired, otherwise O(1).
     pub(crate) fn taken(&self) -> u64 {
-        (self.pool.used(self.now) as u64).saturating_add(self.taken_elsewhere)
+        self.pool
+            .used(self.now)
+            .saturating_add(self.taken_elsewhere)
     }
 
     /// The number that `session` has in the order of arrival, if it waits. O(1).
@@ -191,7 +193,7 @@ impl<'a, C> Queue<'a, C> {
     /// // A seat that is taken elsewhere cannot be kept.
     /// assert_eq!(Queue::new(&pool, &nobody, Moment::at(0), 1).kept(), 0);
     /// ```
-    pub fn kept(&self) -> usize {
+    pub fn kept(&self) -> u64 {
         let Some(tickets) = self.pool.ticket_table() else {
             return 0;
         };
@@ -212,7 +214,7 @@ impl<'a, C> Queue<'a, C> {
                             && self.blocked.get(ticket.session()).is_none()
                     })
                 });
-                kept.count()
+                kept.count() as u64
             })
             .sum()
     }
@@ -254,6 +256,8 @@ impl<'a, C> Queue<'a, C> {
     /// #     lease_ms: None,
     /// #     ticket_ms: None,
     /// #     since_ms: 0,
+    /// #     claim: None,
+    /// #     with_token: false,
     /// # };
     /// let ticket = Ticket { since_ms: 0, length_ms: 500, deadline_ms: 500 };
     /// pool.apply(&Effect::joining(b"bob", 1, 2, ticket));

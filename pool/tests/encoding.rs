@@ -4,8 +4,8 @@ mod common;
 
 use proptest::prelude::*;
 use seat_pool::{
-    BlockedQueue, DecodeError, Effect, Grant, Join, Lease, MAX_ARRIVAL, MAX_SECOND, Moment, Pool,
-    Queue, Ticket,
+    BlockedQueue, Claim, DecodeError, Effect, Grant, Holder, Join, Lease, MAX_ARRIVAL, MAX_SECOND,
+    Moment, Pool, Queue, Ticket,
 };
 
 use common::{JOINED_MS, decode, exercise};
@@ -26,6 +26,7 @@ fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
             heartbeat_count: (number % 2 == 0).then_some(-1),
             lease: (number % 3 == 0).then_some(lease),
             metadata,
+            holder: Holder::PLAIN,
         }));
     }
     pool
@@ -50,6 +51,7 @@ fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
                     i64::MAX - 1
                 },
             },
+            claim: Claim::PLAIN,
         }));
     }
     pool

@@ -15,8 +15,8 @@ use std::{env, fs, thread};
 use common::{decode, exercise, json_value};
 use fastrand::Rng;
 use seat_pool::{
-    DecodeError, Effect, Freed, Grant, Heartbeat, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
-    MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Moment, Pool, Ticket,
+    Claim, DecodeError, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease, MAX_ARRIVAL,
+    MAX_METADATA_BYTES, MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Moment, Pool, Ticket,
 };
 
 /// How many accepted inputs serve as a start for others.
@@ -466,6 +466,7 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
             heartbeat_count: random.bool().then(|| count(random)),
             lease: random.bool().then(|| lease(random)),
             metadata: random.bool().then_some(b"{\"a\":1}"),
+            holder: Holder::PLAIN,
         }),
         3 => Effect::Heartbeat(Heartbeat {
             session,
@@ -487,6 +488,7 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
                 length_ms: number(random).unsigned_abs().clamp(1, i64::MAX as u64),
                 deadline_ms: number(random),
             },
+            claim: Claim::PLAIN,
         }),
         7 => Effect::Leave { session },
         _ => Effect::Seats(number(random)),

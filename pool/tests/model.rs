@@ -146,6 +146,10 @@ impl Host for World {
         panic!("nobody joins the queue")
     }
 
+    fn next_token(&mut self) -> u64 {
+        panic!("nobody asks for a token")
+    }
+
     fn block_client(&mut self, _session: &[u8]) -> Option<Infallible> {
         panic!("nobody asks to be blocked")
     }
@@ -269,23 +273,29 @@ impl World {
                 let used = self.used() as u64;
                 let expected = if self.live(&id).is_some() {
                     let renewed = lease;
-                    Acquired::AlreadyActive(AlreadyActive { used, renewed })
+                    Acquired::AlreadyActive(AlreadyActive {
+                        used,
+                        renewed,
+                        token: None,
+                    })
                 } else if self.used() as i64 >= seats {
                     Acquired::NoSeats { used }
                 } else {
                     let used = used + 1;
-                    Acquired::Granted(Granted { used, seats, lease })
+                    Acquired::Granted(Granted {
+                        used,
+                        seats,
+                        lease,
+                        token: None,
+                        replaced: None,
+                    })
                 };
                 let request = AcquireRequest {
-                    session: &id,
-                    seats,
                     lease,
-                    ticket_ms: None,
-                    blocks: false,
-                    longest_queue: 0,
+                    ..AcquireRequest::plain(&id, seats)
                 };
                 let answer = Machine::new(self, moment).acquire(&request, &Sound(parsed));
-                assert_eq!(answer, Ok(expected));
+                assert_eq!(answer.as_ref(), Ok(&expected));
                 let applied = self.applied.take();
                 match expected {
                     Acquired::Granted(_) => {}
@@ -326,7 +336,7 @@ impl World {
             Step::Heartbeat { id, lease_ms } => {
                 let id = id_bytes(id);
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
-                let decision = Machine::new(self, moment).heartbeat(&id, lease);
+                let decision = Machine::new(self, moment).heartbeat(&id, lease, None);
                 let applied = self.applied.take();
                 let Some(mut session) = self.live(&id).cloned() else {
                     assert_eq!(decision, HeartbeatOutcome::NotActive);
@@ -413,7 +423,7 @@ impl World {
     fn check(&self) {
         let moment = self.moment;
         let now_ms = moment.now_ms;
-        assert_eq!(self.pool.used(moment), self.used(), "used");
+        assert_eq!(self.pool.used(moment), self.used() as u64, "used");
         assert_eq!(self.pool.len(), self.sessions.len(), "sessions");
         let live = self
             .sessions

@@ -446,6 +446,7 @@ impl Model {
             Effect::Renew { session, lease } => {
                 self.sessions.insert(id_of(session), Some(*lease));
             }
+            Effect::Token { .. } => {}
             Effect::Heartbeat(heartbeat) => {
                 self.sessions
                     .insert(id_of(heartbeat.session), heartbeat.lease);
@@ -751,19 +752,18 @@ impl Key<'_> {
         let now = self.shared.now;
         let lease = |ms| Lease::starting(now.now_ms, ms).unwrap();
         let request = AcquireRequest {
-            session: &session,
-            seats: call.seats,
             lease: call.lease_ms.map(lease),
             ticket_ms: call.ticket_ms,
             blocks: call.blocks,
             longest_queue: call.longest_queue,
+            ..AcquireRequest::plain(&session, call.seats)
         };
         let answer = self.machine().acquire(&request, &call);
         self.subject = Subject::Nobody;
         let model = &self.name.model;
         let used = model.taken(now) as u64;
         let came_to = match answer {
-            Ok(Acquired::Granted(granted)) => {
+            Ok(Acquired::Granted(ref granted)) => {
                 // Those who were served after it are in the count of now, and not in its own.
                 assert!(granted.used <= call.seats as u64 && granted.used <= used);
                 assert_eq!((granted.seats, granted.lease), (call.seats, request.lease));
@@ -785,6 +785,7 @@ impl Key<'_> {
                 assert_eq!(Some(position - 1), model.index(now, call.id), "position");
                 Expected::Queued
             }
+            Ok(Acquired::OwnerLimit { .. }) => panic!("no owner is limited"),
             Ok(Acquired::Blocked(number)) => {
                 assert_eq!(number as usize + 1, self.shared.clients.len());
                 Expected::Blocked
@@ -811,7 +812,7 @@ impl Key<'_> {
         let lease = length_ms.map(|ms| Lease::starting(now.now_ms, ms).unwrap());
         let was_live = self.name.model.is_live(now, id);
         let session = bytes_of(id);
-        let answer = self.machine().heartbeat(&session, lease);
+        let answer = self.machine().heartbeat(&session, lease, None);
         match answer {
             HeartbeatOutcome::Updated(heartbeat) => {
                 assert!(was_live && (lease.is_none() || heartbeat.lease == lease))
@@ -824,7 +825,7 @@ impl Key<'_> {
     fn release(&mut self, id: usize) {
         self.open();
         let was_live = self.name.model.is_live(self.shared.now, id);
-        let used = self.machine().release(&bytes_of(id));
+        let used = self.machine().release(&bytes_of(id), None);
         self.is_served();
         let now = self.name.model.taken(self.shared.now) as u64;
         assert_eq!(used, was_live.then_some(now));
@@ -1067,6 +1068,10 @@ impl Host for Key<'_> {
         self.shared.last_arrival
     }
 
+    fn next_token(&mut self) -> u64 {
+        panic!("nobody asks for a token")
+    }
+
     fn block_client(&mut self, session: &[u8]) -> Option<u32> {
         assert!(
             !self.is_touched || self.woken == BATCH,
@@ -1127,6 +1132,7 @@ impl Host for Key<'_> {
         if let Effect::Grant(seat_pool::Grant { session, .. })
         | Effect::Import(seat_pool::Grant { session, .. })
         | Effect::Heartbeat(seat_pool::Heartbeat { session, .. })
+        | Effect::Token { session, .. }
         | Effect::Renew { session, .. }
         | Effect::Free { session, .. } = effect
         {
@@ -1185,6 +1191,7 @@ impl Host for Key<'_> {
                 Told::HeldElsewhere
             }
             Outcome::NoSeats => Told::NoSeats,
+            Outcome::OwnerLimit { .. } => panic!("no owner is limited"),
         };
         self.shared.tell(number, told);
     }
@@ -1197,7 +1204,7 @@ impl Host for Key<'_> {
                 assert!(is_new, "only who does not wait yet joins");
             }
             Notice::Served => assert!(matches!(self.granted, Some((_, true)))),
-            Notice::Left => {}
+            Notice::Left | Notice::OwnerLimit => {}
         }
     }
 
@@ -1256,7 +1263,7 @@ impl Name {
         let pool = self.pool();
         assert_eq!(pool.seats(), model.seats, "seats");
         assert_eq!(pool.len(), model.sessions.len(), "sessions");
-        assert_eq!(pool.used(now), model.used(now), "used");
+        assert_eq!(pool.used(now), model.used(now) as u64, "used");
         let tickets = model.queue.iter().filter_map(|entry| entry.ticket);
         assert_eq!(pool.tickets(), tickets.count(), "tickets");
         self.check_queue(shared, pool);
@@ -1313,7 +1320,7 @@ impl Name {
             .collect();
         assert_eq!(list, expected, "the queue in its order");
         assert_eq!(queue.waiting(), waiting.len(), "waiting");
-        assert_eq!(queue.kept(), model.kept(now), "kept");
+        assert_eq!(queue.kept(), model.kept(now) as u64, "kept");
         for id in 0..IDS {
             let session = bytes_of(id);
             let index = model.index(now, id);
@@ -1597,7 +1604,7 @@ impl World {
         self.shared.told.get(&number).copied()
     }
 
-    fn used(&self) -> usize {
+    fn used(&self) -> u64 {
         self.names[0].pool().used(self.shared.now)
     }
 
@@ -2148,12 +2155,9 @@ fn an_acquire_asks_only_for_what_its_answer_needs() {
             let asked = Asked::default();
             let session: &[u8] = if call.id == A { b"s0" } else { b"s2" };
             let request = AcquireRequest {
-                session,
-                seats: call.seats,
-                lease: None,
                 ticket_ms: call.ticket_ms,
-                blocks: false,
                 longest_queue: 100,
+                ..AcquireRequest::plain(session, call.seats)
             };
             key.machine().acquire(&request, &asked).expect("it is met");
             asked.what.into_inner()

@@ -41,12 +41,11 @@ impl Command for Acquire {
         let seats = call.arg(3)?.integer().ok_or(Error::Seats)?;
         let options = Options::parse_with_queue(call.args, 4)?;
         let request = AcquireRequest {
-            session,
-            seats,
             lease: options.lease(call.moment.now_ms)?,
             ticket_ms: options.ticket_ms,
             blocks: options.block_ms.is_some() && may_block(ctx),
             longest_queue: config::MAX_QUEUE_LENGTH.get(),
+            ..AcquireRequest::plain(session, seats)
         };
         let conditions = Checks {
             ctx,
@@ -77,6 +76,8 @@ impl Command for Acquire {
                 stats::DENIED.add();
                 replies::no_seats(ctx, used, seats);
             }
+            // No option limits an owner's sessions yet.
+            Acquired::OwnerLimit { .. } => return Err(Error::Internal),
             Acquired::Queued { used, position } => {
                 queue::note_poll(key.database, key.name.bytes(), session);
                 replies::queued(ctx, used, seats, position);

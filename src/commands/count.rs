@@ -26,8 +26,8 @@ impl Command for Count {
             return Ok(());
         }
         let key = call.pool_to_read()?;
-        let used = key.pool().used(call.moment);
-        call.ctx.reply_integer(used as i64);
+        let count = key.pool().count(call.moment);
+        call.ctx.reply_integer(count as i64);
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ impl Command for Heartbeat {
         if let Some(why) = key.invalid_entry(session) {
             return Err(why);
         }
-        match key.machine().heartbeat(session, lease) {
+        match key.machine().heartbeat(session, lease, None) {
             Decision::NotActive => replies::refused(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => replies::refused(ctx, b"METADATA_NOT_FOUND"),
             Decision::Updated(heartbeat) => {

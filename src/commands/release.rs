@@ -29,7 +29,7 @@ impl Command for Release {
         let session = call.arg(2)?.bytes();
 
         let (mut key, freed) = call.pool_to_free([session].into_iter(), Freed::Released)?;
-        let released = key.machine().release(session);
+        let released = key.machine().release(session, None);
         match (released, freed) {
             (None, 0) => replies::refused(ctx, b"SESSION_NOT_FOUND"),
             _ => replies::released(ctx, key.used()),

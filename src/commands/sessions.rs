@@ -34,12 +34,12 @@ impl Command for Sessions {
         };
 
         let key = call.pool_to_read()?;
-        let used = key.pool().used(moment);
+        let count = key.pool().count(moment);
         let live = key.pool().live(moment);
         if with_metadata {
-            replies::ids_to_json(ctx, used, live);
+            replies::ids_to_json(ctx, count, live);
         } else {
-            replies::ids(ctx, used, live);
+            replies::ids(ctx, count, live);
         }
         Ok(())
     }

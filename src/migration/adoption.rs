@@ -299,7 +299,7 @@ pub(super) fn export_to(
         ctx.needs(command)?;
     }
     let moment = key.moment;
-    let used = key.pool().used(moment);
+    let count = key.pool().count(moment);
     let mut batches = Vec::new();
     let mut live = key.pool().live(moment).peekable();
     while live.peek().is_some() {
@@ -322,8 +322,8 @@ pub(super) fn export_to(
     }
     // A grant to those who wait would not count the sessions that have gone.
     while queue::fail(database, name.bytes(), || Error::TryAgain) {}
-    for _ in 0..used {
+    for _ in 0..count {
         stats::EXPORTED.add();
     }
-    Ok(used)
+    Ok(count)
 }

@@ -101,7 +101,7 @@ impl Seen<'_> {
             },
             b"SCARD" => {
                 let others = self.others(c"SMEMBERS", 1)?.len();
-                ctx.reply_integer((self.pool.used(self.moment) + others) as i64);
+                ctx.reply_integer((self.pool.count(self.moment) + others) as i64);
             }
             b"HLEN" => {
                 let others = self.others(c"HGETALL", 2)?.len() / 2;
@@ -109,7 +109,7 @@ impl Seen<'_> {
             }
             b"SMEMBERS" => {
                 let others = self.others(c"SMEMBERS", 1)?;
-                ctx.reply_set(self.pool.used(self.moment) + others.len());
+                ctx.reply_set(self.pool.count(self.moment) + others.len());
                 let live = self.pool.live(self.moment);
                 live.for_each(|session| ctx.reply_bulk(session.id()));
                 others.iter().for_each(|session| ctx.reply_bulk(session));

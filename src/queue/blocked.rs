@@ -250,7 +250,7 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
         // Whatever it was answered has not reached it. If nothing confirms the grant until it can
         // be undone, it is. A replica that takes its clients' writes can when it is promoted.
         STATE.with_borrow_mut(|state| {
-            let action = Deferred::TakeBack(id, waiter);
+            let action = Deferred::TakeBack(id, Box::new(waiter));
             state.deferred.push_back(action);
         });
         deadlines::run_soon(ctx);

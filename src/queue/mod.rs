@@ -87,7 +87,7 @@ pub(crate) enum Outcome {
 /// What must wait until the server can be written to.
 enum Deferred {
     /// The seat of a session whose client was gone when it was granted.
-    TakeBack(WaiterId, Waiter),
+    TakeBack(WaiterId, Box<Waiter>),
     /// The ticket of a client that went during its long poll: valid for its own time from that
     /// moment on.
     RenewTicket(Name, Box<[u8]>, u64),
@@ -116,6 +116,7 @@ struct State {
     waiters: BTreeMap<WaiterId, Waiter>,
     last_id: WaiterId,
     last_arrival: u64,
+    last_token: u64,
     /// Grants from the queue whose clients may not have their replies yet. Mostly none, at most
     /// those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
@@ -183,6 +184,15 @@ pub(crate) fn next_arrival() -> u64 {
     STATE.with_borrow_mut(|state| {
         state.last_arrival += 1;
         state.last_arrival
+    })
+}
+
+/// The next token, larger than all before.
+pub(crate) fn next_token(now_ms: i64) -> u64 {
+    let now_micros = u64::try_from(now_ms).unwrap_or(0).saturating_mul(1000);
+    STATE.with_borrow_mut(|state| {
+        state.last_token = state.last_token.max(now_micros) + 1;
+        state.last_token
     })
 }
 
@@ -400,6 +410,8 @@ mod tests {
                 lease_ms: None,
                 ticket_ms: None,
                 since_ms: 0,
+                claim: None,
+                with_token: false,
             };
             blocked.insert(&Pool::new(0), session, 1, id, id, request);
         }

@@ -37,7 +37,7 @@ pub fn exercise(pool: &Pool) {
         pool.lease_of(session);
     }
     assert_eq!(pool.iter().count(), pool.len());
-    assert!(pool.used(Moment::at(0)) <= pool.len());
+    assert!(pool.count(Moment::at(0)) <= pool.len());
     exercise_queue(pool);
     let mut emptied = pool.clone();
     let waiting: Vec<_> = pool
@@ -71,6 +71,8 @@ fn exercise_queue(pool: &Pool) {
         lease_ms: None,
         ticket_ms: None,
         since_ms: 0,
+        claim: None,
+        with_token: false,
     };
     blocked.insert(pool, b"\0blocked", i64::MAX, in_the_midst, (), request);
     for now_ms in [i64::MIN, 0, JOINED_MS, i64::MAX - 1] {
@@ -86,7 +88,7 @@ fn exercise_queue(pool: &Pool) {
         let queue = Queue::new(pool, &blocked, moment, 0);
         assert_eq!(queue.waiting(), valid + 1);
         assert_eq!(queue.list().len(), valid + 1);
-        assert!(queue.kept() <= valid);
+        assert!(queue.kept() <= valid as u64);
         for ticket in pool.all_tickets() {
             let session = ticket.session();
             let is_valid = ticket.waiting.deadline_ms > now_ms;
