@@ -1,5 +1,6 @@
 //! Blocked clients: who waits at a name on an open connection.
 
+use crate::claims::SlotsByOwner;
 use crate::effect::{Claim, KeptClaim};
 use crate::entries::{QueueEntries, QueueEntry};
 use crate::figures::Figures;
@@ -94,6 +95,8 @@ pub struct BlockedQueue<C> {
     entries: QueueEntries<Blocked<C>>,
     /// The tickets of those in `entries`, by the slots of these.
     ticketed: Figures,
+    /// Those in `entries` whose sessions have an owner.
+    slots: SlotsByOwner,
 }
 
 impl<C> Default for BlockedQueue<C> {
@@ -108,6 +111,7 @@ impl<C> BlockedQueue<C> {
         BlockedQueue {
             entries: QueueEntries::default(),
             ticketed: Figures::default(),
+            slots: SlotsByOwner::default(),
         }
     }
 
@@ -144,6 +148,12 @@ impl<C> BlockedQueue<C> {
         self.entries.at(slot)
     }
 
+    /// The sessions of an owner whose clients are blocked. O(log n), then O(1) a client.
+    pub(crate) fn owned(&self, owner: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let entries = self.slots.of(owner).filter_map(|slot| self.at(slot));
+        entries.map(QueueEntry::session)
+    }
+
     pub(crate) fn ticketed(&self) -> &Figures {
         &self.ticketed
     }
@@ -160,12 +170,19 @@ impl<C> BlockedQueue<C> {
         client: C,
         request: Request,
     ) {
+        let weight = request.claim().weight;
         let blocked = Blocked {
             client,
             request,
             ticketed: None,
         };
-        let slot = self.entries.insert(session, seats, arrival, blocked);
+        let slot = self
+            .entries
+            .insert(session, seats, arrival, weight, blocked);
+        let entry = self.entries.at(slot);
+        if let Some(owner) = entry.and_then(|entry| entry.waiting.request.claim().owner) {
+            self.slots.add(owner, slot);
+        }
         self.note_ticket(slot, pool);
     }
 
@@ -176,6 +193,9 @@ impl<C> BlockedQueue<C> {
         let entry = self.entries.at(slot)?;
         let (seats, arrival) = (self.entries.figure(entry), entry.arrival());
         let blocked = self.entries.remove(session)?.waiting;
+        if let Some(owner) = blocked.request.claim().owner {
+            self.slots.remove(owner, slot);
+        }
         Some(Waiter {
             client: blocked.client,
             session: session.into(),
@@ -284,7 +304,9 @@ impl<C> BlockedQueue<C> {
         };
         if let Some(ticket) = pool.any_ticket(entry.session()) {
             let figure = pool.figure_of(ticket);
-            let index = self.ticketed.insert(figure, ticket.arrival(), slot);
+            let index = self
+                .ticketed
+                .insert(figure, ticket.arrival(), slot, ticket.weight());
             entry.waiting.ticketed = Some(index);
         }
     }

@@ -24,6 +24,7 @@ pub struct QueueEntry<T> {
     arrival: u64,
     /// The number of the index in which it stands, which tells its figure.
     index: u32,
+    weight: u32,
     /// What the kind of entry brings with it.
     pub waiting: T,
 }
@@ -37,6 +38,11 @@ impl<T> QueueEntry<T> {
     /// The number in the order of arrival: the lower, the earlier.
     pub fn arrival(&self) -> u64 {
         self.arrival
+    }
+
+    /// How many seats it asks for.
+    pub fn weight(&self) -> u32 {
+        self.weight
     }
 
     pub(crate) fn index(&self) -> u32 {
@@ -75,14 +81,22 @@ impl<T> QueueEntries<T> {
     }
 
     /// Gives `session` an entry. It must not have one yet.
-    pub fn insert(&mut self, session: &[u8], figure: i64, arrival: u64, waiting: T) -> u32 {
+    pub fn insert(
+        &mut self,
+        session: &[u8],
+        figure: i64,
+        arrival: u64,
+        weight: u32,
+        waiting: T,
+    ) -> u32 {
         let slot = self.entries.insert(QueueEntry {
             session: session.into(),
             arrival,
             index: 0,
+            weight,
             waiting,
         });
-        let index = self.figures.insert(figure, arrival, slot);
+        let index = self.figures.insert(figure, arrival, slot, weight);
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.index = index;
         }
@@ -145,8 +159,7 @@ impl<T> QueueEntries<T> {
     /// Who arrived first.
     pub fn first(&self) -> Option<&QueueEntry<T>> {
         let firsts = self.figures.firsts();
-        let first = firsts.min_by_key(|&(_, arrival, slot)| (arrival, slot));
-        self.entries.get(first?.2)
+        self.entries.get(firsts.min()?.1)
     }
 
     /// All entries in the order of arrival. O(n).
@@ -180,7 +193,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::QueueEntries;
-    use crate::figures::MOST_FIGURES;
+    use crate::MAX_WEIGHT;
+    use crate::figures::{Contender, MOST_FIGURES};
 
     /// An entry of the model, which is sorted by arrival.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -188,13 +202,20 @@ mod tests {
         session: u8,
         figure: i64,
         arrival: u64,
+        weight: u32,
         number: u32,
+    }
+
+    impl Known {
+        fn is_too_heavy(&self) -> bool {
+            self.weight > 1 && i64::from(self.weight) > self.figure
+        }
     }
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
         /// Takes the session's entry out, and puts in a new one.
-        Put(u8, i64, u64),
+        Put(u8, i64, u64, u32),
         Remove(u8),
         Restate(i64),
     }
@@ -202,8 +223,10 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         let figure = || prop_oneof![6 => 0..4i64, 2 => -3..12i64, 1 => any::<i64>()];
         let arrival = 0..u64::from(u16::MAX);
+        let weight = prop_oneof![6 => Just(1), 6 => 2..8u32, 1 => Just(MAX_WEIGHT)];
         prop_oneof![
-            60 => (any::<u8>(), figure(), arrival).prop_map(|(s, f, a)| Step::Put(s, f, a)),
+            60 => (any::<u8>(), figure(), arrival, weight)
+                .prop_map(|(s, f, a, w)| Step::Put(s, f, a, w)),
             30 => any::<u8>().prop_map(Step::Remove),
             1 => figure().prop_map(Step::Restate),
         ]
@@ -224,6 +247,7 @@ mod tests {
             session: entry.session()[0],
             figure: entries.figure(entry),
             arrival: entry.arrival(),
+            weight: entry.weight(),
             number: entry.waiting,
         };
         let listed: Vec<_> = entries.iter().map(known).collect();
@@ -243,11 +267,32 @@ mod tests {
         let distinct: Vec<i64> = entries.figures().distinct().collect();
         assert_eq!(distinct.len(), figures.len(), "each once");
         assert_eq!(BTreeSet::from_iter(distinct), figures);
-        for (figure, arrival, slot) in entries.figures().firsts() {
-            let first = model.iter().find(|entry| entry.figure == figure);
-            let first = first.expect("an entry that states it");
-            assert_eq!(first.arrival, arrival);
-            assert_eq!(entries.at(slot).map(known), Some(*first));
+        let firsts = entries.figures().firsts();
+        let firsts: BTreeSet<_> = firsts.map(|(arrival, _)| arrival).collect();
+        let first = |&figure| model.iter().find(|entry| entry.figure == figure);
+        let expected = figures.iter().filter_map(first);
+        assert_eq!(firsts, expected.map(|entry| entry.arrival).collect());
+        for (figure, contenders) in entries.figures().contenders() {
+            let listed = contenders.map(|contender| {
+                let entry = entries.at(contender.slot).map(known);
+                let entry = entry.expect("an entry");
+                let of_entry = (entry.figure, entry.arrival, entry.weight);
+                let Contender {
+                    arrival, weight, ..
+                } = contender;
+                assert_eq!((contender.figure, arrival, weight), of_entry);
+                entry
+            });
+            let listed: Vec<_> = listed.collect();
+            let expected = model.iter().filter(|entry| entry.figure == figure);
+            let expected = expected.filter(|entry| !entry.is_too_heavy());
+            assert_eq!(listed, expected.copied().collect::<Vec<_>>());
+            let mut firsts = entries.figures().first_contenders();
+            let first = firsts.find(|contender| contender.figure == figure);
+            assert_eq!(
+                first.map(|first| first.arrival),
+                listed.first().map(|entry| entry.arrival)
+            );
         }
         let arrivals = model.iter().map(|entry| entry.arrival);
         for arrival in arrivals.chain([0, 1, i64::MAX as u64, u64::MAX]) {
@@ -257,7 +302,9 @@ mod tests {
                 let competing = ahead
                     .clone()
                     .filter(|entry| i128::from(taken) < entry.figure.into())
-                    .count();
+                    .filter(|entry| !entry.is_too_heavy())
+                    .map(|entry| u64::from(entry.weight))
+                    .sum::<u64>();
                 let counted = entries.figures().competing_ahead_of(taken, arrival);
                 assert_eq!(counted, competing, "of {arrival} with {taken} taken");
             }
@@ -271,16 +318,16 @@ mod tests {
             let mut model: Vec<Known> = Vec::new();
             for (number, step) in (0..).zip(steps) {
                 match step {
-                    Step::Put(session, figure, arrival) => {
+                    Step::Put(session, figure, arrival, weight) => {
                         entries.remove(&[session]);
                         model.retain(|entry| entry.session != session);
                         if model.iter().any(|entry| entry.arrival == arrival) {
                             continue;
                         }
                         let figure_kept = figure_kept_of(&model, figure);
-                        let slot = entries.insert(&[session], figure, arrival, number);
+                        let slot = entries.insert(&[session], figure, arrival, weight, number);
                         prop_assert_eq!(entries.slot_of(&[session]), Some(slot));
-                        model.push(Known { session, figure: figure_kept, arrival, number });
+                        model.push(Known { session, figure: figure_kept, arrival, weight, number });
                         model.sort_by_key(|entry| entry.arrival);
                     }
                     Step::Remove(session) => {
@@ -307,7 +354,7 @@ mod tests {
         let mut entries = QueueEntries::default();
         for number in 0..10_000u32 {
             let figure = i64::from(number % 3);
-            entries.insert(&number.to_le_bytes(), figure, number.into(), number);
+            entries.insert(&number.to_le_bytes(), figure, number.into(), 1, number);
         }
         let full = entries.memory_bytes();
         for number in 0..10_000u32 {
@@ -328,8 +375,8 @@ mod tests {
     fn the_first_and_the_last_number_of_all_are_in_order() {
         let mut entries = QueueEntries::default();
         let last = i64::MAX as u64 - 1;
-        entries.insert(b"last", 1, last, ());
-        entries.insert(b"first", 2, 0, ());
+        entries.insert(b"last", 1, last, 1, ());
+        entries.insert(b"first", 2, 0, 1, ());
         assert_eq!(
             entries.first().map(|entry| entry.session()),
             Some(&b"first"[..])

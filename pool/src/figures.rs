@@ -1,6 +1,9 @@
 //! Queue entries by the figure that each states, in the order of arrival.
 
-use crate::order::{Entry, Order};
+use std::collections::BTreeSet;
+
+use crate::memory::allocated;
+use crate::order::{Entry, Order, Value};
 
 /// The most figures that are told apart in one structure. Far more than may be joined with at a
 /// name; values that are renamed and restored can bring some together. It bounds the work of each
@@ -24,6 +27,10 @@ pub(crate) const MOST_FIGURES: usize = if cfg!(test) { 10 } else { 32 };
 ///
 /// An entry knows the number of its index, not its figure. So RESIZE, which gives all the same
 /// figure, renames the longest index and moves only what is in the others.
+///
+/// What is counted is seats: each entry has a weight. One that is heavier than its figure counts
+/// for nobody, so each index sums up the others only. RESIZE finds those that it makes too heavy,
+/// or no longer so, by their weights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     /// An empty one is free for the next figure.
@@ -33,16 +40,104 @@ pub(crate) struct Figures {
 #[derive(Clone, Debug)]
 struct FigureIndex {
     figure: i64,
-    arrivals: Order<()>,
+    arrivals: Order<Weight>,
+    /// The entries that weigh more than 1, by weight; mostly none.
+    heavy: BTreeSet<(u32, u64, u32)>,
+}
+
+/// How many seats an entry asks for, and whether these are more than its figure.
+#[derive(Clone, Copy, Debug)]
+struct Weight(u32);
+
+impl Weight {
+    /// Above all weights.
+    const TOO_HEAVY: u32 = 1 << 31;
+
+    /// An entry of weight 1 is never marked: where the figure is below, the whole index is shut
+    /// out.
+    fn under(figure: i64, weight: u32) -> Weight {
+        let is_too_heavy = weight > 1 && i64::from(weight) > figure;
+        Weight(if is_too_heavy {
+            weight | Weight::TOO_HEAVY
+        } else {
+            weight
+        })
+    }
+
+    fn seats(self) -> u32 {
+        self.0 & !Weight::TOO_HEAVY
+    }
+}
+
+impl Value for Weight {
+    type Sum = u64;
+
+    fn amount(self) -> u64 {
+        let counts = self.0 & Weight::TOO_HEAVY == 0;
+        if counts { self.0.into() } else { 0 }
+    }
 }
 
 impl FigureIndex {
+    fn new(figure: i64) -> FigureIndex {
+        FigureIndex {
+            figure,
+            arrivals: Order::default(),
+            heavy: BTreeSet::new(),
+        }
+    }
+
     fn is_used(&self) -> bool {
-        self.arrivals.len() > 0
+        !self.arrivals.is_empty()
+    }
+
+    fn insert(&mut self, arrival: u64, slot: u32, weight: u32) {
+        self.arrivals.insert(Entry {
+            at: arrival as i64,
+            slot,
+            value: Weight::under(self.figure, weight),
+        });
+        if weight > 1 {
+            self.heavy.insert((weight, arrival, slot));
+        }
+    }
+
+    fn remove(&mut self, arrival: u64, slot: u32) {
+        let removed = self.arrivals.remove(arrival as i64, slot);
+        let weight = removed.map_or(1, |entry| entry.value.seats());
+        if weight > 1 {
+            self.heavy.remove(&(weight, arrival, slot));
+        }
+    }
+
+    /// O(m log n) where m is the number of entries whose weights lie between the two figures.
+    fn set_figure(&mut self, figure: i64) {
+        let old = std::mem::replace(&mut self.figure, figure);
+        if self.heavy.is_empty() {
+            return;
+        }
+        let weight = |figure: i64| figure.clamp(1, u32::MAX.into()) as u32;
+        let lower = weight(old.min(figure)).saturating_add(1);
+        let (from, to) = ((lower, 0, 0), (weight(old.max(figure)), u64::MAX, u32::MAX));
+        if from > to {
+            return;
+        }
+        for &(weight, arrival, slot) in self.heavy.range(from..=to) {
+            self.arrivals.remove(arrival as i64, slot);
+            self.arrivals.insert(Entry {
+                at: arrival as i64,
+                slot,
+                value: Weight::under(figure, weight),
+            });
+        }
     }
 }
 
 impl Figures {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.indexes.iter().all(|index| !index.is_used())
+    }
+
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.indexes.iter().map(|index| index.arrivals.len()).sum()
@@ -51,13 +146,9 @@ impl Figures {
     /// Adds an entry and returns the number of its index. A figure beyond the most that are told
     /// apart becomes the next lower one that is known, or else the lowest: the same on every node,
     /// since it depends on nothing but the entries. O(log n).
-    pub(crate) fn insert(&mut self, figure: i64, arrival: u64, slot: u32) -> u32 {
+    pub(crate) fn insert(&mut self, figure: i64, arrival: u64, slot: u32, weight: u32) -> u32 {
         let number = self.index_for(figure);
-        self.indexes[number].arrivals.insert(Entry {
-            at: arrival as i64,
-            slot,
-            value: (),
-        });
+        self.indexes[number].insert(arrival, slot, weight);
         number as u32
     }
 
@@ -66,10 +157,7 @@ impl Figures {
         if let Some(number) = self.indexes.iter().position(known) {
             return number;
         }
-        let empty = FigureIndex {
-            figure,
-            arrivals: Order::default(),
-        };
+        let empty = FigureIndex::new(figure);
         if let Some(number) = self.indexes.iter().position(|index| !index.is_used()) {
             self.indexes[number] = empty;
             return number;
@@ -88,7 +176,7 @@ impl Figures {
     /// Removes the entry of `slot` that arrived at `arrival`. O(log n).
     pub(crate) fn remove(&mut self, number: u32, arrival: u64, slot: u32) {
         if let Some(index) = self.indexes.get_mut(number as usize) {
-            index.arrivals.remove(arrival as i64, slot);
+            index.remove(arrival, slot);
         }
     }
 
@@ -113,23 +201,30 @@ impl Figures {
     /// How many entries arrived before `arrival`. O(log n).
     pub(crate) fn ahead_of(&self, arrival: u64) -> usize {
         let indexes = self.indexes.iter();
-        indexes.map(|index| index.ahead_of(arrival)).sum()
+        indexes.map(|index| index.ahead_of(arrival).0).sum()
     }
 
-    /// As [`Figures::ahead_of`], but only those that are not shut out while `taken` seats are
-    /// taken. O(log n).
-    pub(crate) fn competing_ahead_of(&self, taken: u64, arrival: u64) -> usize {
+    /// The seats that those ask for who arrived before `arrival` and are not shut out while `taken`
+    /// seats are taken. O(log n).
+    pub(crate) fn competing_ahead_of(&self, taken: u64, arrival: u64) -> u64 {
         let indexes = self.indexes.iter();
         let competing = indexes.filter(|index| !is_shut_out(taken, index.figure));
-        competing.map(|index| index.ahead_of(arrival)).sum()
+        competing.map(|index| index.ahead_of(arrival).1).sum()
     }
 
-    /// The first entry of each figure: the figure, the arrival and the slot.
-    pub(crate) fn firsts(&self) -> impl Iterator<Item = (i64, u64, u32)> {
-        self.indexes.iter().filter_map(|index| {
-            let first = index.arrivals.first()?;
-            Some((index.figure, first.at as u64, first.slot))
-        })
+    /// The first entry of each figure: the arrival and the slot.
+    pub(crate) fn firsts(&self) -> impl Iterator<Item = (u64, u32)> {
+        let firsts = self
+            .indexes
+            .iter()
+            .filter_map(|index| index.arrivals.first());
+        firsts.map(|first| (first.at as u64, first.slot))
+    }
+
+    /// Of each figure the first entry that is not heavier. O(log n).
+    pub(crate) fn first_contenders(&self) -> impl Iterator<Item = Contender> {
+        let indexes = self.indexes.iter();
+        indexes.filter_map(|index| index.contenders().next())
     }
 
     /// The slots of all entries in the order of arrival. O(n).
@@ -140,7 +235,7 @@ impl Figures {
             .collect();
         std::iter::from_fn(move || {
             let next = |entries: &mut std::iter::Peekable<_>| {
-                let entry: &&Entry<()> = entries.peek()?;
+                let entry: &&Entry<Weight> = entries.peek()?;
                 Some((entry.at, entry.slot))
             };
             let firsts = rest.iter_mut().enumerate();
@@ -150,12 +245,12 @@ impl Figures {
         })
     }
 
-    /// The slots of the entries with the figure of an index, in the order of arrival, each with its
-    /// arrival.
-    pub(crate) fn entries_of(&self, number: u32) -> impl Iterator<Item = (u64, u32)> {
-        let index = self.indexes.get(number as usize);
-        let entries = index.into_iter().flat_map(|index| index.arrivals.iter());
-        entries.map(|entry| (entry.at as u64, entry.slot))
+    /// For each figure those entries that are not heavier, in the order of arrival.
+    pub(crate) fn contenders(
+        &self,
+    ) -> impl Iterator<Item = (i64, impl Iterator<Item = Contender>)> {
+        let used = self.indexes.iter().filter(|index| index.is_used());
+        used.map(|index| (index.figure, index.contenders()))
     }
 
     /// The numbers of the indexes that are in use, each with its figure.
@@ -167,18 +262,20 @@ impl Figures {
 
     /// Has all entries state `figure`. `moved` is called for each that is in another index now: its
     /// slot, and that index's number. O(m log n) where m is the number of entries outside the
-    /// longest index.
+    /// longest index, and of those in it that become heavier than their figure or cease to be.
     pub(crate) fn restate(&mut self, figure: i64, mut moved: impl FnMut(u32, u32)) {
         let numbered = self.indexes.iter().enumerate();
         let longest = numbered.max_by_key(|(_, index)| index.arrivals.len());
         let Some((longest, _)) = longest else {
             return;
         };
-        self.indexes[longest].figure = figure;
+        self.indexes[longest].set_figure(figure);
         for number in (0..self.indexes.len()).filter(|&number| number != longest) {
-            let others = std::mem::take(&mut self.indexes[number].arrivals);
+            let empty = FigureIndex::new(figure);
+            let others = std::mem::replace(&mut self.indexes[number], empty).arrivals;
             for entry in others.iter() {
-                self.indexes[longest].arrivals.insert(*entry);
+                let weight = entry.value.seats();
+                self.indexes[longest].insert(entry.at as u64, entry.slot, weight);
                 moved(entry.slot, longest as u32);
             }
         }
@@ -186,21 +283,49 @@ impl Figures {
 
     pub(crate) fn memory_bytes(&self) -> usize {
         let trees = self.indexes.iter();
-        trees
-            .map(|index| index.arrivals.memory_bytes())
-            .sum::<usize>()
-            + crate::memory::allocated(self.indexes.capacity() * size_of::<FigureIndex>())
+        trees.map(FigureIndex::memory_bytes).sum::<usize>()
+            + allocated(self.indexes.capacity() * size_of::<FigureIndex>())
     }
 }
 
+/// An entry that is not heavier than its figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) figure: i64,
+    pub(crate) arrival: u64,
+    pub(crate) slot: u32,
+    pub(crate) weight: u32,
+}
+
 impl FigureIndex {
-    fn ahead_of(&self, arrival: u64) -> usize {
+    /// How many arrived before `arrival`, and the seats that those of them ask for who are not
+    /// heavier than the figure.
+    fn ahead_of(&self, arrival: u64) -> (usize, u64) {
         let before = arrival.checked_sub(1);
-        before.map_or(0, |before| {
+        before.map_or((0, 0), |before| {
             let before = i64::try_from(before).unwrap_or(i64::MAX);
-            self.arrivals.up_to(before)
+            self.arrivals.rank(before)
         })
     }
+
+    fn contenders(&self) -> impl Iterator<Item = Contender> {
+        self.arrivals.iter_counted().map(|entry| Contender {
+            figure: self.figure,
+            arrival: entry.at as u64,
+            slot: entry.slot,
+            weight: entry.value.seats(),
+        })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.arrivals.memory_bytes() + set_bytes::<(u32, u64, u32)>(self.heavy.len())
+    }
+}
+
+/// The bytes that a [`BTreeSet`] of so many takes: a node holds up to eleven and stays at least
+/// half full.
+pub(crate) fn set_bytes<T>(len: usize) -> usize {
+    len.div_ceil(6) * allocated(11 * size_of::<T>() + 16)
 }
 
 /// Whether a session with this figure is shut out: it is granted nothing, no seat is kept for it,

@@ -81,6 +81,12 @@ fn within_segment(hash: u32) -> u64 {
     product ^ (product >> 32)
 }
 
+impl Default for Index {
+    fn default() -> Self {
+        Index::new()
+    }
+}
+
 impl Index {
     pub(crate) fn new() -> Self {
         // The standard library's keys come from the system's randomness.

@@ -12,11 +12,13 @@
 #![warn(missing_docs)]
 
 mod blocked;
+mod claims;
 mod codec;
 mod cursor;
 mod effect;
 mod entries;
 mod figures;
+mod holders;
 mod import;
 mod index;
 mod json_fast_path;

@@ -1,12 +1,13 @@
 //! The state machine: every rule of acquiring, releasing and queueing, in one place.
 
 use crate::blocked::{Blocked, BlockedQueue, Request, Waiter};
-use crate::effect::{Claim, Effect, Freed, Grant, Lease};
+use crate::effect::{Claim, Effect, Freed, Grant, Holder, Join, KeptClaim, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::moment::Moment;
 use crate::pool::{HeartbeatOutcome, Pool};
 use crate::queue::Ticket;
+use crate::session::Session;
 use crate::waiting::Queue;
 
 /// The ticket of a blocked client is renewed when it has only so long left, so that it is still
@@ -288,6 +289,37 @@ pub enum Acquired<C> {
     Blocked(C),
 }
 
+/// What a call of a session that holds no seat comes to, before what else it depends on is asked.
+enum Verdict {
+    /// It may have its seats.
+    InTurn,
+    /// It may have them if a session of its owner ends.
+    TakesOver {
+        /// This one.
+        from: Box<[u8]>,
+        /// Whether it is heavier, so that those ahead come first.
+        needs_turn: bool,
+    },
+    /// It may have them once others give theirs back.
+    Full,
+    /// Its owner has reached its limit.
+    OwnerLimit {
+        /// The owner's live sessions.
+        held: u64,
+        /// The limit.
+        max: u64,
+    },
+}
+
+impl Verdict {
+    fn needs_turn(&self) -> bool {
+        match self {
+            Verdict::TakesOver { needs_turn, .. } => *needs_turn,
+            _ => true,
+        }
+    }
+}
+
 /// The answer to a client whose wait has ended without an outcome: its time is over, or somebody
 /// else unblocked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,7 +416,8 @@ impl<'h, H: Host> Machine<'h, H> {
         self.is_live(session) || self.host.holds_elsewhere(session)
     }
 
-    /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait or have expired.
+    /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait or have expired; a
+    /// takeover is O(k log n) in the live sessions of its owner, no more than the limit for it.
     ///
     /// A [`Refusal`] is an error of the call and changes nothing. That there is no seat is not one.
     ///
@@ -411,33 +444,120 @@ impl<'h, H: Host> Machine<'h, H> {
         request: &AcquireRequest<'a>,
         conditions: &C,
     ) -> Result<Acquired<H::Client>, Refusal<C::Error>> {
-        if self.is_live(request.session) {
-            let answer = self.answer_holder(request.session, request.lease);
+        let AcquireRequest {
+            session,
+            lease,
+            with_token,
+            ..
+        } = *request;
+        if self.is_live(session) {
+            let answer = self.answer_holder(session, lease, with_token);
             return Ok(Acquired::AlreadyActive(answer));
         }
-        if self.host.holds_elsewhere(request.session) {
-            if request.lease.is_some() {
+        if self.host.holds_elsewhere(session) {
+            if lease.is_some() || with_token {
                 return Err(Refusal::HeldElsewhere);
             }
-            let answer = self.answer_holder(request.session, None);
+            let answer = self.answer_holder(session, None, false);
             return Ok(Acquired::AlreadyActive(answer));
         }
         let queue = self.queue();
         let arrival = match queue.is_empty() {
             true => None,
-            false => queue.arrival_of(request.session),
+            false => queue.arrival_of(session),
         };
-        if !self.now.holds_grants && queue.is_turn_of(request.seats, arrival) {
+        let mut verdict = self.judge(request, arrival);
+        if let Verdict::InTurn | Verdict::TakesOver { .. } = verdict {
             let metadata = conditions.metadata().map_err(Refusal::Unmet)?;
             conditions.memory().map_err(Refusal::Unmet)?;
-            if self.serve_ahead_of(arrival) {
-                return Ok(self.grant(request, &metadata, arrival));
+            if verdict.needs_turn() {
+                verdict = match self.serve_ahead_of(arrival) {
+                    // They may have been of the same owner.
+                    Some(served) if served > 0 => self.judge(request, arrival),
+                    Some(_) => verdict,
+                    None => Verdict::Full,
+                };
             }
+            match verdict {
+                Verdict::InTurn => return Ok(self.grant(request, &metadata, arrival, None)),
+                Verdict::TakesOver { from, .. } => {
+                    return Ok(self.grant(request, &metadata, arrival, Some(from)));
+                }
+                Verdict::Full | Verdict::OwnerLimit { .. } => {}
+            }
+        }
+        if let Verdict::OwnerLimit { held, max } = verdict {
+            self.host.count_denial();
+            return Ok(Acquired::OwnerLimit { held, max });
         }
         if request.blocks || request.ticket_ms.is_some() {
             return self.join(request, conditions, arrival);
         }
-        Ok(Acquired::NoSeats { used: self.used() })
+        Ok(self.deny())
+    }
+
+    fn deny(&mut self) -> Acquired<H::Client> {
+        self.host.count_denial();
+        Acquired::NoSeats { used: self.used() }
+    }
+
+    /// What a call of a session that holds no seat comes to, by its owner's limit and by the seats.
+    /// Nothing else is looked at, and nothing changes.
+    fn judge(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
+        let claim = request.claim();
+        let limit = self.limit_reached(&claim);
+        if limit.is_none()
+            && !self.now.holds_grants
+            && (self.queue()).is_turn_of(request.seats, request.weight, arrival)
+        {
+            return Verdict::InTurn;
+        }
+        if let Some(verdict) = self.judge_takeover(request, arrival) {
+            return verdict;
+        }
+        match limit {
+            Some((held, max)) => Verdict::OwnerLimit { held, max },
+            None => Verdict::Full,
+        }
+    }
+
+    /// What a call comes to that may take over from another session of its owner, or `None` if
+    /// there is none from which it could, whatever the queue.
+    fn judge_takeover(
+        &self,
+        request: &AcquireRequest<'_>,
+        arrival: Option<u64>,
+    ) -> Option<Verdict> {
+        let from = self.predecessor(&request.claim())?;
+        let freed = self.host.pool().holder_of(from).weight;
+        let AcquireRequest { seats, weight, .. } = *request;
+        let is_turn = (self.queue()).is_turn_of_successor(seats, weight, arrival, freed)?;
+        Some(if is_turn && !self.now.holds_grants {
+            Verdict::TakesOver {
+                from: from.id().into(),
+                needs_turn: weight > freed,
+            }
+        } else {
+            Verdict::Full
+        })
+    }
+
+    /// The owner's live sessions and the limit for them, if they have reached it. O(log n), O(1)
+    /// without a limit.
+    fn limit_reached(&self, claim: &Claim<'_>) -> Option<(u64, u64)> {
+        let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
+        let held = self.host.pool().held(self.now, owner);
+        (held >= max).then_some((held, max))
+    }
+
+    /// The session that ends if the session of this claim takes over: of the owner's live ones, the
+    /// one that has been silent for the longest. `None` if it may not, or if they would still be
+    /// more than the limit. O(k log n) where k is their number, no more than the limit.
+    fn predecessor(&self, claim: &Claim<'_>) -> Option<&Session> {
+        let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
+        let pool = self.host.pool();
+        let may_take_over = claim.takeover && pool.held(self.now, owner) <= max;
+        may_take_over.then(|| pool.most_silent_of(self.now, owner))?
     }
 
     fn grant(
@@ -445,34 +565,63 @@ impl<'h, H: Host> Machine<'h, H> {
         request: &AcquireRequest<'_>,
         metadata: &Metadata<'_>,
         arrival: Option<u64>,
+        replaced: Option<Box<[u8]>>,
     ) -> Acquired<H::Client> {
         let AcquireRequest {
             session,
             seats,
             lease,
+            with_token,
             ..
         } = *request;
         self.deny_client(session);
-        self.commit(&Effect::granting(
-            self.now.now_ms,
-            session,
-            seats,
-            metadata,
-            lease,
-        ));
+        let granted = self.commit_grant(
+            Grant::starting(self.now.now_ms, session, seats, metadata, lease),
+            &request.claim(),
+            with_token,
+            replaced,
+        );
         if arrival.is_some() {
             self.host.notice(Notice::Served);
         }
-        let used = self.used();
-        // Whoever is shut out now counts no longer, and it may be the turn of those behind.
+        // Whoever is shut out now counts no longer, and it may be the turn of those behind. Where a
+        // heavier session has ended for this one, there are seats for them.
         self.serve();
-        Acquired::Granted(Granted {
+        Acquired::Granted(granted)
+    }
+
+    /// Grants a session its seats, and ends the session that it replaces.
+    fn commit_grant(
+        &mut self,
+        grant: Grant<'_>,
+        claim: &Claim<'_>,
+        with_token: bool,
+        replaced: Option<Box<[u8]>>,
+    ) -> Granted {
+        let token = with_token.then(|| self.host.next_token());
+        let holder = Holder {
+            owner: claim.owner,
+            weight: claim.weight,
+            token,
+        };
+        let grant = Grant { holder, ..grant };
+        self.reclaim_for(&grant, replaced.as_deref());
+        if let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) {
+            self.reclaim_of(owner, max, replaced.is_some());
+        }
+        if let Some(session) = &replaced {
+            self.commit(&Effect::freeing(session, Freed::Replaced));
+        }
+        self.commit(&Effect::Grant(grant));
+        let used = self.used();
+        self.host.observe(used);
+        Granted {
             used,
-            seats,
-            lease,
-            token: None,
-            replaced: None,
-        })
+            seats: grant.seats,
+            lease: grant.lease,
+            token,
+            replaced,
+        }
     }
 
     /// Joins the queue, or keeps the entry that the session has.
@@ -502,7 +651,7 @@ impl<'h, H: Host> Machine<'h, H> {
             false => None,
         };
         if client.is_none() && request.ticket_ms.is_none() {
-            return Ok(Acquired::NoSeats { used: self.used() });
+            return Ok(self.deny());
         }
         if arrival.is_none() {
             self.host.notice(Notice::Joined);
@@ -522,7 +671,13 @@ impl<'h, H: Host> Machine<'h, H> {
                     deadline_ms: now_ms,
                 };
                 if let Some(ticket) = ticket.kept(now_ms, valid_ms) {
-                    self.commit(&Effect::joining(session, seats, arrival, ticket));
+                    self.commit(&Effect::Join(Join {
+                        session,
+                        seats,
+                        arrival,
+                        ticket,
+                        claim: request.claim(),
+                    }));
                 }
             }
             // The call takes the entry over, and keeps it by waiting alone.
@@ -540,7 +695,7 @@ impl<'h, H: Host> Machine<'h, H> {
             let (pool, blocked) = self.host.pool_and_blocked();
             blocked.insert(pool, session, seats, arrival, client, request);
         }
-        // It may be the turn of others by the figure that it states now.
+        // It may be the turn of others by the figure or the weight that it states now.
         self.serve();
         Ok(match client {
             Some(client) => Acquired::Blocked(client),
@@ -654,9 +809,21 @@ impl<'h, H: Host> Machine<'h, H> {
     /// and returns how many live sessions those were. O(m log n), where m is the number of its
     /// sessions and queue entries.
     pub fn revoke_owner(&mut self, owner: &[u8]) -> usize {
-        let _ = owner;
+        let pool = self.host.pool();
+        let holders = pool.owned(self.now, owner).map(Session::id);
+        let holders: Vec<Box<[u8]>> = holders.map(Box::from).collect();
+        let tickets = pool.ticket_table().into_iter();
+        let tickets = tickets.flat_map(|tickets| tickets.owned(owner));
+        let waiters = tickets.chain(self.host.blocked().owned(owner));
+        let waiters: Vec<Box<[u8]>> = waiters.map(Box::from).collect();
+        for session in &waiters {
+            self.leave(session);
+        }
+        for session in &holders {
+            self.commit(&Effect::freeing(session, Freed::Revoked));
+        }
         self.serve();
-        0
+        holders.len()
     }
 
     /// Takes a session out of the queue and ends its hold. Returns whether it held a seat.
@@ -746,20 +913,27 @@ impl<'h, H: Host> Machine<'h, H> {
         expired.len()
     }
 
-    /// Sees to the tickets that end, then grants seats to those whose turn it is, and returns how
-    /// many that were. O(m log n), where m is no more than [`Host::BATCH`]; O(1) while nobody
-    /// waits.
+    /// Sees to the tickets that end, then grants seats to those whose turn it is, takes those out of
+    /// the queue whose owners have reached their limits by then, and returns how many were granted
+    /// seats. O(m log n), where m is no more than [`Host::BATCH`] and the number of tickets in turn
+    /// whose owners are limited; O(1) while nobody waits.
     pub fn serve(&mut self) -> usize {
         if self.queue().is_empty() {
             return 0;
         }
         let maintained = self.maintain_tickets();
         let (mut granted, mut served) = (0, 0);
-        while served < H::BATCH
-            && let Some(is_granted) = self.serve_next()
-        {
-            granted += usize::from(is_granted);
-            served += 1;
+        while served < H::BATCH {
+            if let Some(is_granted) = self.serve_next() {
+                granted += usize::from(is_granted);
+                served += 1;
+                continue;
+            }
+            let left = self.drop_over_limit(H::BATCH - served);
+            if left == 0 {
+                break;
+            }
+            served += left;
         }
         if served == H::BATCH || maintained == H::BATCH {
             self.host.schedule(self.now.now_ms);
@@ -769,19 +943,20 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Serves those ahead of a session whose turn it is as well, since time alone may have made it
     /// theirs, or more than one step serves: its grant must not shut them out. It stays the
-    /// session's turn, since each of them counts for it already. Returns whether all are served.
-    fn serve_ahead_of(&mut self, arrival: Option<u64>) -> bool {
-        for _ in 0..H::BATCH {
+    /// session's turn, since each of them counts for it already. Returns how many those were, or
+    /// `None` if some are left.
+    fn serve_ahead_of(&mut self, arrival: Option<u64>) -> Option<usize> {
+        for served in 0..H::BATCH {
             if !self.is_turn_ahead_of(arrival) {
-                return true;
+                return Some(served);
             }
             self.serve_next();
         }
         if self.is_turn_ahead_of(arrival) {
             self.host.schedule(self.now.now_ms);
-            return false;
+            return None;
         }
-        true
+        Some(H::BATCH)
     }
 
     fn is_turn_ahead_of(&self, arrival: Option<u64>) -> bool {
@@ -799,7 +974,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Takes the waiter whose turn it is out of the queue, and returns whether it was granted a
-    /// seat.
+    /// seat. It gets none if its owner has reached its limit and it takes over from nobody.
     fn serve_next(&mut self) -> Option<bool> {
         let session: Box<[u8]> = self.next_turn()?.session().into();
         if self.is_holder(&session) {
@@ -807,21 +982,40 @@ impl<'h, H: Host> Machine<'h, H> {
             return Some(false);
         }
         let waiter = self.remove_client(&session)?;
-        let (now_ms, seats) = (self.now.now_ms, waiter.seats);
-        let lease = self.lease_of(&waiter);
-        let metadata = &waiter.request.metadata;
-        self.commit(&Effect::granting(now_ms, &session, seats, metadata, lease));
+        let request = &waiter.request;
+        let claim = request.claim();
+        let limit = self.limit_reached(&claim);
+        let replaced = match limit {
+            Some(_) => self.predecessor(&claim).map(|from| from.id().into()),
+            None => None,
+        };
+        if let Some((held, max)) = limit.filter(|_| replaced.is_none()) {
+            self.drop_ticket(&session);
+            self.host.notice(Notice::OwnerLimit);
+            self.host.wake(waiter, Outcome::OwnerLimit { held, max });
+            return Some(false);
+        }
+        let (now_ms, lease) = (self.now.now_ms, self.lease_of(&waiter));
+        let grant = Grant::starting(now_ms, &session, waiter.seats, &request.metadata, lease);
+        let granted = self.commit_grant(grant, &claim, request.with_token, replaced);
         self.host.notice(Notice::Served);
-        let used = self.used();
-        let outcome = Outcome::Granted(Granted {
-            used,
-            seats,
-            lease,
-            token: None,
-            replaced: None,
-        });
-        self.host.wake(waiter, outcome);
+        self.host.wake(waiter, Outcome::Granted(granted));
         Some(true)
+    }
+
+    /// Takes those out of the queue who wait by tickets alone and whose turn it is, but whose owners
+    /// have reached their limits, up to `limit` of them. Returns how many that were.
+    fn drop_over_limit(&mut self, limit: usize) -> usize {
+        if self.now.holds_grants || !self.host.serves_queue() {
+            return 0;
+        }
+        let over = self.queue().over_limit(limit);
+        let over: Vec<Box<[u8]>> = over.into_iter().map(Box::from).collect();
+        for session in &over {
+            self.commit(&Effect::Leave { session });
+            self.host.notice(Notice::OwnerLimit);
+        }
+        over.len()
     }
 
     /// Removes tickets that are lost and renews those whose clients are still blocked, a bounded
@@ -907,8 +1101,8 @@ impl<'h, H: Host> Machine<'h, H> {
         self.schedule_serving();
         let used = self.used();
         if self.is_live(session) {
-            // Without a lease, since nothing may be written now.
-            let answer = self.answer_holder(session, None);
+            // Without a lease and a token, since nothing may be written now.
+            let answer = self.answer_holder(session, None, false);
             return Some(WaitEnd::AlreadyActive(answer));
         }
         let pool = self.host.pool();
@@ -997,12 +1191,13 @@ impl<'h, H: Host> Machine<'h, H> {
             ticket.kept(now_ms, ticket_ms)
         });
         match ticket {
-            Some(ticket) => self.commit(&Effect::joining(
+            Some(ticket) => self.commit(&Effect::Join(Join {
                 session,
-                waiter.seats,
-                waiter.arrival,
+                seats: waiter.seats,
+                arrival: waiter.arrival,
                 ticket,
-            )),
+                claim: waiter.request.claim(),
+            })),
             None => self.host.notice(Notice::Left),
         }
         self.serve();
@@ -1047,23 +1242,35 @@ impl<'h, H: Host> Machine<'h, H> {
 
     fn wake_holder(&mut self, waiter: Waiter<H::Client>) {
         let lease = self.lease_of(&waiter);
-        if lease.is_some() && !self.is_live(&waiter.session) {
+        let with_token = waiter.request.with_token;
+        if (lease.is_some() || with_token) && !self.is_live(&waiter.session) {
             return self.host.wake(waiter, Outcome::HeldElsewhere);
         }
-        let answer = self.answer_holder(&waiter.session, lease);
+        let answer = self.answer_holder(&waiter.session, lease, with_token);
         self.host.wake(waiter, Outcome::AlreadyActive(answer));
     }
 
-    /// Gives a session that holds a seat the lease that it asks for.
-    fn answer_holder(&mut self, session: &[u8], lease: Option<Lease>) -> AlreadyActive {
-        match lease {
-            Some(lease) => self.commit(&Effect::Renew { session, lease }),
-            None => self.host.confirm(session),
+    /// Gives a session that holds a seat the lease and the token that it asks for.
+    fn answer_holder(
+        &mut self,
+        session: &[u8],
+        lease: Option<Lease>,
+        with_token: bool,
+    ) -> AlreadyActive {
+        if let Some(lease) = lease {
+            self.commit(&Effect::Renew { session, lease });
+        }
+        let token = with_token.then(|| self.host.next_token());
+        if let Some(token) = token {
+            self.commit(&Effect::Token { session, token });
+        }
+        if lease.is_none() && token.is_none() {
+            self.host.confirm(session);
         }
         AlreadyActive {
             used: self.used(),
             renewed: lease,
-            token: None,
+            token,
         }
     }
 
@@ -1107,10 +1314,17 @@ impl<'h, H: Host> Machine<'h, H> {
         let pool = self.host.pool();
         let kept = pool.any_ticket(session).and_then(|entry| {
             let ticket = entry.waiting.kept(self.now.now_ms, valid_ms)?;
-            Some((pool.figure_of(entry), entry.arrival(), ticket))
+            let claim = pool.claim_of(entry).kept();
+            Some((pool.figure_of(entry), entry.arrival(), ticket, claim))
         });
-        if let Some((seats, arrival, ticket)) = kept {
-            self.commit(&Effect::joining(session, seats, arrival, ticket));
+        if let Some((seats, arrival, ticket, claim)) = kept {
+            self.commit(&Effect::Join(Join {
+                session,
+                seats,
+                arrival,
+                ticket,
+                claim: KeptClaim::or_plain(claim.as_deref()),
+            }));
         }
     }
 
@@ -1131,32 +1345,49 @@ impl<'h, H: Host> Machine<'h, H> {
     /// Reclaims the expired sessions whose seats a grant gives to another: a floor that is raised
     /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
     /// lower by k.
-    fn reclaim_for(&mut self, grant: &Grant<'_>) {
-        let seats = usize::try_from(grant.seats).unwrap_or(0);
+    fn reclaim_for(&mut self, grant: &Grant<'_>, replaced: Option<&[u8]>) {
+        let seats = u64::try_from(grant.seats).unwrap_or(0);
         loop {
             let pool = self.host.pool();
-            let taken_elsewhere = usize::try_from(self.host.taken_elsewhere());
             let taken = pool
-                .len()
-                .saturating_add(taken_elsewhere.unwrap_or(usize::MAX));
-            let mut excess = taken.saturating_add(1).saturating_sub(seats);
-            if excess > 0 && pool.contains(grant.session) {
-                // What is left of it there is replaced.
-                excess -= 1;
+                .used_by_all()
+                .saturating_add(self.host.taken_elsewhere());
+            let needed = taken.saturating_add(grant.holder.weight.into());
+            let mut excess = needed.saturating_sub(seats);
+            if excess > 0 {
+                // What is left of the session there is replaced, too.
+                let going = [Some(grant.session), replaced];
+                let going = going.into_iter().flatten();
+                let freed = going.map(|session| u64::from(pool.weight_of(session)));
+                excess = excess.saturating_sub(freed.sum());
             }
-            if excess == 0 || self.expire(excess.min(H::BATCH)) == 0 {
+            let batch = usize::try_from(excess).unwrap_or(H::BATCH).min(H::BATCH);
+            if excess == 0 || self.expire(batch) == 0 {
                 return;
             }
         }
     }
 
+    /// The same for the sessions of an owner that is limited. O(k log n) where k is the number of
+    /// those that are reclaimed.
+    fn reclaim_of(&mut self, owner: &[u8], max: u64, replaces: bool) {
+        let pool = self.host.pool();
+        let held = pool.held_by_all(owner) + 1 - u64::from(replaces);
+        let excess = usize::try_from(held.saturating_sub(max)).unwrap_or(usize::MAX);
+        if excess == 0 {
+            return;
+        }
+        let expired = pool.expired_of(self.now, owner).take(excess);
+        let expired: Vec<Box<[u8]>> = expired.map(Box::from).collect();
+        for session in &expired {
+            self.commit(&Effect::freeing(session, Freed::Expired));
+        }
+    }
+
     /// Carries out an effect, and has the blocked queue know the ticket that a session has by it.
     fn commit(&mut self, effect: &Effect<'_>) {
-        if let Effect::Grant(grant) = effect {
-            self.reclaim_for(grant);
-        }
         self.host.commit(effect);
-        let (Effect::Join(crate::Join { session, .. }) | Effect::Leave { session }) = effect else {
+        let (Effect::Join(Join { session, .. }) | Effect::Leave { session }) = effect else {
             return;
         };
         if !self.host.blocked().is_empty() {

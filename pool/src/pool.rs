@@ -30,10 +30,13 @@
 //! - `expired` begins with the first of the deadlines: slot 256, Alice. Freeing her removes one
 //!   entry of each structure, and the next session takes slot 256, the lowest free one.
 
+use std::collections::BTreeSet;
+
 use crate::MAX_SECOND;
 use crate::cursor::{Generation, StaleCursor};
 use crate::effect::{Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease};
 use crate::entries::QueueEntry;
+use crate::holders::Holders;
 use crate::index::Index;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
@@ -74,6 +77,8 @@ pub struct Pool {
     generation: Generation,
     denied: u64,
     peak_used: u64,
+    /// Most pools have no session with an owner, a weight above 1 or a token.
+    holders: Option<Box<Holders>>,
     /// Most pools never have any.
     tickets: Option<Box<Tickets>>,
 }
@@ -114,6 +119,7 @@ impl Pool {
             generation: Generation::new(),
             denied: 0,
             peak_used: 0,
+            holders: None,
             tickets: None,
         }
     }
@@ -151,7 +157,15 @@ impl Pool {
     /// The seats that live sessions take: the sum of their weights. O(log n) while some have
     /// expired, otherwise O(1).
     pub fn used(&self, moment: Moment) -> u64 {
-        self.count(moment) as u64
+        let extra = self.holders.as_ref();
+        self.count(moment) as u64 + extra.map_or(0, |holders| holders.extra(moment))
+    }
+
+    /// The seats that all sessions take, those that expired and are not yet reclaimed included.
+    /// O(1).
+    pub(crate) fn used_by_all(&self) -> u64 {
+        let extra = self.holders.as_ref();
+        self.len() as u64 + extra.map_or(0, |holders| holders.extra_of_all())
     }
 
     /// The most seats that were taken since the value was made or loaded, those of this moment
@@ -179,38 +193,108 @@ impl Pool {
     /// The largest token of a session of this pool, or one that was larger and is void by now; 0
     /// if there is none. O(1).
     pub fn last_token(&self) -> u64 {
-        0
+        let holders = self.holders.as_ref();
+        holders.map_or(0, |holders| holders.last_token())
     }
 
     /// The owners of live sessions, in no particular order, each with the number of its live
     /// sessions and the seats that these take. O(m log n) where m is the number of owners.
     pub fn owners(&self, moment: Moment) -> impl Iterator<Item = (&[u8], u64, u64)> {
-        let _ = moment;
-        std::iter::empty()
+        let holders = self.holders.iter();
+        holders.flat_map(move |holders| holders.owners(moment))
+    }
+
+    /// How many owners of live sessions there are. O(1), O(m log n) while m sessions have expired.
+    pub fn count_owners(&self, moment: Moment) -> usize {
+        let Some(holders) = &self.holders else {
+            return 0;
+        };
+        let expired = self.expired_sessions(moment, usize::MAX);
+        let owners = expired.filter_map(|(slot, _)| holders.get(slot).owner);
+        let owners: BTreeSet<&[u8]> = owners.collect();
+        let gone = owners
+            .into_iter()
+            .filter(|owner| holders.of_owner(moment, owner).0 == 0);
+        holders.count_owners() - gone.count()
     }
 
     /// The live sessions of an owner. O(log n), then O(1) a session.
-    pub fn owned(&self, moment: Moment, owner: &[u8]) -> impl Iterator<Item = &Session> {
-        let _ = (moment, owner);
-        std::iter::empty()
+    pub fn owned<'a>(
+        &'a self,
+        moment: Moment,
+        owner: &'a [u8],
+    ) -> impl Iterator<Item = &'a Session> {
+        let holders = self.holders.iter();
+        let slots = holders.flat_map(move |holders| holders.live_slots_of(moment, owner));
+        slots.filter_map(|slot| self.sessions.get(slot))
     }
 
     /// How many live sessions an owner has. O(log n).
     pub fn held(&self, moment: Moment, owner: &[u8]) -> u64 {
-        let _ = (moment, owner);
-        0
+        let holders = self.holders.as_ref();
+        holders.map_or(0, |holders| holders.of_owner(moment, owner).0)
+    }
+
+    /// How many sessions an owner has, those that expired and are not yet reclaimed included. O(1).
+    pub(crate) fn held_by_all(&self, owner: &[u8]) -> u64 {
+        let holders = self.holders.as_ref();
+        holders.map_or(0, |holders| holders.all_of_owner(owner))
+    }
+
+    /// The ids of an owner's sessions whose leases have expired, the earliest deadline first. O(log
+    /// n), then O(1) a session.
+    pub(crate) fn expired_of<'a>(
+        &'a self,
+        moment: Moment,
+        owner: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let holders = self.holders.iter();
+        let slots = holders.flat_map(move |holders| holders.expired_slots_of(moment, owner));
+        slots.map(|slot| id_in(&self.sessions, slot))
+    }
+
+    /// The live session of an owner that has been silent for the longest; of several, the one in
+    /// the lowest slot. A renewed lease is a sign of life. O(k log n) where k is the number of its
+    /// live sessions.
+    pub(crate) fn most_silent_of(&self, moment: Moment, owner: &[u8]) -> Option<&Session> {
+        let holders = self.holders.as_ref()?;
+        let slots = holders.live_slots_of(moment, owner);
+        let sessions = slots.filter_map(|slot| Some((slot, self.sessions.get(slot)?)));
+        let heard = sessions.map(|(slot, session)| {
+            let lease = session.deadline_ms().and_then(|deadline_ms| {
+                let entry = self.deadlines.get(deadline_ms, slot)?;
+                Some(deadline_ms.saturating_sub_unsigned(entry.value))
+            });
+            let seconds = session.last_heartbeat().max(session.acquired_at());
+            let heard_ms = seconds.map(|seconds| i64::from(seconds) * 1000).max(lease);
+            (heard_ms, slot, session)
+        });
+        let first = heard.min_by_key(|&(heard_ms, slot, _)| (heard_ms, slot));
+        first.map(|(.., session)| session)
     }
 
     /// Whose session one of this pool is, how many seats it takes, and its token. O(1).
     pub fn holder_of(&self, session: &Session) -> Holder<'_> {
-        let _ = session;
-        Holder::PLAIN
+        let Some(holders) = &self.holders else {
+            return Holder::PLAIN;
+        };
+        let slot = self.slot_of(session.id());
+        slot.map_or(Holder::PLAIN, |slot| holders.get(slot))
+    }
+
+    /// How many seats the session of this id takes, live or not; 0 if there is none. O(1).
+    pub(crate) fn weight_of(&self, session: &[u8]) -> u32 {
+        let slot = self.slot_of(session);
+        slot.map_or(0, |slot| match &self.holders {
+            Some(holders) => holders.get(slot).weight,
+            None => 1,
+        })
     }
 
     /// What the session of a ticket asked for beyond a seat. O(log n).
     pub fn claim_of(&self, ticket: &QueueEntry<Ticket>) -> Claim<'_> {
-        let _ = ticket;
-        Claim::PLAIN
+        let tickets = self.tickets.as_ref();
+        tickets.map_or(Claim::PLAIN, |tickets| tickets.claim(ticket))
     }
 
     /// Whether there is a live session of this id whose present token is `token`. O(1).
@@ -470,6 +554,10 @@ impl Pool {
                 .tickets
                 .as_ref()
                 .map_or(0, |tickets| tickets.memory_bytes())
+            + self
+                .holders
+                .as_ref()
+                .map_or(0, |holders| holders.memory_bytes())
     }
 
     /// The valid ticket of `session`. O(1).
@@ -583,12 +671,20 @@ impl Pool {
     /// assert!(pool.expired(later, 1).eq([b"brian"]));
     /// ```
     pub fn expired(&self, moment: Moment, limit: usize) -> impl Iterator<Item = &[u8]> {
+        let sessions = self.expired_sessions(moment, limit);
+        sessions.map(|(_, session)| session.id())
+    }
+
+    fn expired_sessions(
+        &self,
+        moment: Moment,
+        limit: usize,
+    ) -> impl Iterator<Item = (u32, &Session)> {
         self.deadlines
             .iter()
             .take(limit)
             .take_while(move |entry| moment.has_passed(entry.at))
-            .filter_map(|entry| self.sessions.get(entry.slot))
-            .map(Session::id)
+            .filter_map(|entry| Some((entry.slot, self.sessions.get(entry.slot)?)))
     }
 
     /// Carries out an effect. Those of a session need it or its ticket, expired or not, unless they
@@ -614,11 +710,17 @@ impl Pool {
                 heartbeat.lease
             }),
             Effect::Renew { session, lease } => self.update_session(session, |_| Some(*lease)),
-            Effect::Token { session, .. } => self.contains(session),
+            Effect::Token { session, token } => self.set_token(session, *token),
             Effect::Free { session, .. } => self.free(session),
             Effect::Join(join) => {
                 let tickets = self.tickets.get_or_insert_default();
-                tickets.put(join.session, join.seats, join.arrival, join.ticket);
+                tickets.put(
+                    join.session,
+                    join.seats,
+                    join.arrival,
+                    join.ticket,
+                    &join.claim,
+                );
                 true
             }
             Effect::Leave { session } => self.leave(session),
@@ -635,6 +737,16 @@ impl Pool {
             }
         };
         if met { Applied::Done } else { Applied::Missed }
+    }
+
+    fn set_token(&mut self, session: &[u8], token: u64) -> bool {
+        let Some(slot) = self.slot_of(session) else {
+            return false;
+        };
+        let deadline_ms = self.sessions.get(slot).and_then(Session::deadline_ms);
+        let holders = self.holders.get_or_insert_default();
+        holders.set_token(slot, token, deadline_ms);
+        true
     }
 
     fn leave(&mut self, session: &[u8]) -> bool {
@@ -665,6 +777,11 @@ impl Pool {
         if let Some(lease) = grant.lease {
             self.deadlines.insert(entry(slot, lease));
         }
+        if grant.holder != Holder::PLAIN {
+            let deadline_ms = grant.lease.map(|lease| lease.deadline_ms);
+            let holders = self.holders.get_or_insert_default();
+            holders.insert(slot, &grant.holder, deadline_ms);
+        }
         match replaced {
             Some(_) => Applied::Replaced,
             None => Applied::Done,
@@ -692,6 +809,9 @@ impl Pool {
         if let Some(lease) = lease {
             self.deadlines.insert(entry(slot, lease));
         }
+        if let Some(holders) = &mut self.holders {
+            holders.renew(slot, old, lease.map(|lease| lease.deadline_ms));
+        }
         true
     }
 
@@ -711,6 +831,12 @@ impl Pool {
             if let Some(deadline_ms) = session.deadline_ms() {
                 self.deadlines.remove(deadline_ms, slot);
             }
+            if let Some(holders) = &mut self.holders {
+                holders.remove(slot, session.deadline_ms());
+                if holders.is_empty() {
+                    self.holders = None;
+                }
+            }
         }
     }
 
@@ -728,6 +854,28 @@ impl Lease {
     }
 }
 
+impl<'a> Grant<'a> {
+    /// The grant of one seat at `now_ms`.
+    pub fn starting(
+        now_ms: i64,
+        session: &'a [u8],
+        seats: i64,
+        metadata: &'a crate::Metadata<'a>,
+        lease: Option<Lease>,
+    ) -> Grant<'a> {
+        Grant {
+            session,
+            seats,
+            acquired_at: Some(seconds(now_ms)),
+            last_heartbeat: Some(seconds(now_ms)),
+            heartbeat_count: metadata.heartbeat_count,
+            lease,
+            metadata: Some(&metadata.text),
+            holder: Holder::PLAIN,
+        }
+    }
+}
+
 impl<'a> Effect<'a> {
     /// The grant of a seat at `now_ms`, in milliseconds of unix time; the session keeps its whole
     /// seconds. `seats` is the limit that the pool remembers, and is not checked here.
@@ -738,16 +886,7 @@ impl<'a> Effect<'a> {
         metadata: &'a crate::Metadata<'a>,
         lease: Option<Lease>,
     ) -> Effect<'a> {
-        Effect::Grant(Grant {
-            session,
-            seats,
-            acquired_at: Some(seconds(now_ms)),
-            last_heartbeat: Some(seconds(now_ms)),
-            heartbeat_count: metadata.heartbeat_count,
-            lease,
-            metadata: Some(&metadata.text),
-            holder: Holder::PLAIN,
-        })
+        Effect::Grant(Grant::starting(now_ms, session, seats, metadata, lease))
     }
 
     /// The lease that a session has by this effect.

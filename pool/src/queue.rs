@@ -1,5 +1,7 @@
 //! Tickets: queue entries that are kept by polling, and are part of the pool.
 
+use crate::claims::TicketClaims;
+use crate::effect::Claim;
 use crate::entries::{QueueEntries, QueueEntry};
 use crate::figures::Figures;
 use crate::moment::Moment;
@@ -44,6 +46,8 @@ pub(crate) struct Tickets {
     entries: QueueEntries<Ticket>,
     /// When they are lost, by slot in `entries`.
     deadlines: Order<()>,
+    /// What their sessions asked for beyond a seat, by slot in `entries`.
+    claims: TicketClaims,
 }
 
 impl Tickets {
@@ -53,9 +57,25 @@ impl Tickets {
     }
 
     /// Gives `session` this ticket: a new entry, or the one it has.
-    pub(crate) fn put(&mut self, session: &[u8], figure: i64, arrival: u64, ticket: Ticket) {
+    pub(crate) fn put(
+        &mut self,
+        session: &[u8],
+        figure: i64,
+        arrival: u64,
+        ticket: Ticket,
+        claim: &Claim<'_>,
+    ) {
         self.remove(session);
-        let slot = self.entries.insert(session, figure, arrival, ticket);
+        let weight = claim.weight;
+        let slot = self
+            .entries
+            .insert(session, figure, arrival, weight, ticket);
+        if claim.owner.is_some() {
+            // Its own figure may be one more than are told apart.
+            let entry = self.entries.at(slot);
+            let figure = entry.map_or(figure, |entry| self.entries.figure(entry));
+            self.claims.add(slot, claim, figure, arrival);
+        }
         self.deadlines.insert(Entry {
             at: ticket.deadline_ms,
             slot,
@@ -69,6 +89,7 @@ impl Tickets {
         };
         if let Some(entry) = self.entries.remove(session) {
             self.deadlines.remove(entry.waiting.deadline_ms, slot);
+            self.claims.remove(slot, entry.arrival());
         }
         true
     }
@@ -108,6 +129,41 @@ impl Tickets {
         self.entries.figure(ticket)
     }
 
+    /// What the session of a ticket asked for beyond a seat. O(log n), O(1) while no ticket has an
+    /// owner.
+    pub(crate) fn claim(&self, ticket: &QueueEntry<Ticket>) -> Claim<'_> {
+        let slot = match self.claims.is_empty() {
+            true => None,
+            false => self.entries.slot_of(ticket.session()),
+        };
+        let weight = ticket.weight();
+        match slot {
+            Some(slot) => self.claims.get(slot, weight),
+            None => Claim {
+                weight,
+                ..Claim::PLAIN
+            },
+        }
+    }
+
+    /// The claim of the ticket in a slot, which must be in use.
+    pub(crate) fn claim_at(&self, slot: u32) -> Claim<'_> {
+        let weight = self.entries.at(slot).map_or(1, QueueEntry::weight);
+        self.claims.get(slot, weight)
+    }
+
+    /// The tickets whose owners are limited and who may not take over, by slot in [`Tickets::at`].
+    pub(crate) fn limited(&self) -> &Figures {
+        self.claims.limited()
+    }
+
+    /// The sessions of an owner that have tickets, lost ones included. O(log n), then O(1) a ticket.
+    pub(crate) fn owned(&self, owner: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let slots = self.claims.slots_of(owner);
+        let tickets = slots.filter_map(|slot| self.entries.at(slot));
+        tickets.map(QueueEntry::session)
+    }
+
     pub(crate) fn figures(&self) -> &Figures {
         self.entries.figures()
     }
@@ -118,10 +174,14 @@ impl Tickets {
 
     pub(crate) fn restate(&mut self, figure: i64) {
         self.entries.restate(figure);
+        self.claims.restate(figure);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Tickets>() + self.entries.memory_bytes() + self.deadlines.memory_bytes()
+        size_of::<Tickets>()
+            + self.entries.memory_bytes()
+            + self.deadlines.memory_bytes()
+            + self.claims.memory_bytes()
     }
 }
 
@@ -130,6 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Ticket, Tickets};
+    use crate::effect::Claim;
     use crate::moment::Moment;
 
     fn ticket(since_ms: i64, length_ms: u64) -> Ticket {
@@ -213,7 +274,7 @@ mod tests {
                 }
                 known.map(|known| model.remove(known));
                 let ticket = ticket(0, length_ms);
-                tickets.put(&[session], 0, arrival, ticket);
+                tickets.put(&[session], 0, arrival, ticket, &Claim::PLAIN);
                 model.push((session, arrival, ticket));
                 model.sort_by_key(|(_, arrival, _)| *arrival);
                 let entry = tickets.get(&[session]).expect("it has one");

@@ -44,6 +44,12 @@ impl<T> Chunk<T> {
     }
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab::new()
+    }
+}
+
 impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
         Slab {

@@ -2,10 +2,10 @@
 
 use crate::blocked::{Blocked, BlockedQueue};
 use crate::entries::QueueEntry;
-use crate::figures::{Figures, MOST_FIGURES, is_shut_out};
+use crate::figures::{Contender, Figures, MOST_FIGURES, is_shut_out};
 use crate::moment::Moment;
 use crate::pool::Pool;
-use crate::queue::Ticket;
+use crate::queue::{Ticket, Tickets};
 
 /// How many different figures may be joined with at one name.
 pub const MAX_FIGURES: usize = 8;
@@ -22,11 +22,12 @@ pub struct Waiting<'a> {
 /// The queue at a moment: who waits, in which order, and whose turn it is.
 ///
 /// Each session is judged by its own *figure*, the limit that it stated. A waiter is *shut out*
-/// while the seats that are taken reach its figure: it is granted nothing, no seat is kept for it
-/// and it counts for nobody. Of the others, it is the turn of each for whom
+/// while the seats that are taken reach its figure, or where its weight is above its figure: it is
+/// granted nothing, no seat is kept for it and it counts for nobody. Of the others, it is the turn
+/// of each for whom
 ///
 /// ```text
-/// seats taken + waiters ahead that are not shut out + 1  <=  its figure
+/// seats taken + weights of those ahead that are not shut out + its own  <=  its figure
 /// ```
 ///
 /// A blocked client whose turn it is gets a seat; for a ticket whose turn it is a seat is kept.
@@ -122,8 +123,9 @@ impl<'a, C> Queue<'a, C> {
         (tickets + blocked).saturating_sub(both + lost.count())
     }
 
-    /// The same, but only those who are not shut out while `taken` seats are taken.
-    fn competing_ahead_of(&self, taken: u64, arrival: u64) -> usize {
+    /// The seats that those ask for who arrived before `arrival` and are not shut out while `taken`
+    /// seats are taken.
+    fn competing_ahead_of(&self, taken: u64, arrival: u64) -> u64 {
         let tickets = self.pool.ticket_table();
         let tickets = tickets.map_or(0, |tickets| {
             tickets.figures().competing_ahead_of(taken, arrival)
@@ -133,9 +135,13 @@ impl<'a, C> Queue<'a, C> {
         let both = self.blocked.ticketed();
         let both = both.competing_ahead_of(taken, arrival);
         let lost = self.lost_alone().filter(|ticket| {
-            ticket.arrival() < arrival && !is_shut_out(taken, self.pool.figure_of(ticket))
+            let figure = self.pool.figure_of(ticket);
+            ticket.arrival() < arrival
+                && !is_shut_out(taken, figure)
+                && i64::from(ticket.weight()) <= figure
         });
-        (tickets + blocked).saturating_sub(both + lost.count())
+        let lost = lost.map(|ticket| u64::from(ticket.weight()));
+        (tickets + blocked).saturating_sub(both + lost.sum::<u64>())
     }
 
     /// The tickets that are lost and not removed yet, of sessions that are not blocked: they wait
@@ -146,18 +152,36 @@ impl<'a, C> Queue<'a, C> {
         lost.filter(move |ticket| blocked.is_empty() || blocked.get(ticket.session()).is_none())
     }
 
-    /// Whether a session with this figure may have a seat, waiting since `arrival`, or coming now
-    /// if that is absent. O(log n), O(1) while nobody waits.
-    pub(crate) fn is_turn_of(&self, figure: i64, arrival: Option<u64>) -> bool {
+    /// Whether a session with this figure and weight may have its seats, waiting since `arrival`, or
+    /// coming now if that is absent. O(log n), O(1) while nobody waits.
+    pub(crate) fn is_turn_of(&self, figure: i64, weight: u32, arrival: Option<u64>) -> bool {
         let taken = self.taken();
-        if is_shut_out(taken, figure) {
+        if !fits(taken, 0, weight, figure) {
             return false;
         }
         if self.is_empty() {
             return true;
         }
         let ahead = self.competing_ahead_of(taken, arrival.unwrap_or(u64::MAX));
-        fits(taken, ahead, figure)
+        fits(taken, ahead, weight, figure)
+    }
+
+    /// As [`Queue::is_turn_of`], where a live session that takes `freed` seats ends for this one. No
+    /// heavier than that, it needs no turn, since the seats that are taken do not rise. `None` if
+    /// there are too few seats with the queue empty, too.
+    pub(crate) fn is_turn_of_successor(
+        &self,
+        figure: i64,
+        weight: u32,
+        arrival: Option<u64>,
+        freed: u32,
+    ) -> Option<bool> {
+        let taken = self.taken();
+        if !fits(taken.saturating_sub(freed.into()), 0, weight, figure) {
+            return None;
+        }
+        let more = weight.saturating_sub(freed);
+        Some(more == 0 || self.is_turn_of(figure, more, arrival))
     }
 
     /// The blocked client whose turn it is: of those who may have a seat, the one that has waited
@@ -168,13 +192,61 @@ impl<'a, C> Queue<'a, C> {
         }
         let taken = self.taken();
         // Of those with the same figure, the first has the fewest ahead.
-        let firsts = self.blocked.figures().firsts();
-        let eligible = firsts.filter(|&(figure, arrival, _)| {
-            !is_shut_out(taken, figure)
-                && fits(taken, self.competing_ahead_of(taken, arrival), figure)
+        let firsts = self.blocked.figures().first_contenders();
+        let eligible = firsts.filter(|first| {
+            let fits = |ahead| fits(taken, ahead, first.weight, first.figure);
+            fits(0) && fits(self.competing_ahead_of(taken, first.arrival))
         });
-        let (_, _, slot) = eligible.min_by_key(|&(_, arrival, slot)| (arrival, slot))?;
-        self.blocked.at(slot)
+        let first = eligible.min_by_key(|first| (first.arrival, first.slot))?;
+        self.blocked.at(first.slot)
+    }
+
+    /// Those of `tickets`, entries of the pool's table, that have no client besides and whose turn
+    /// it is, with their slots. O(k log n) where k is their number, and as [`Queue::waiting`].
+    fn tickets_in_turn<'f>(
+        &'f self,
+        table: &'a Tickets,
+        tickets: &'f Figures,
+    ) -> impl Iterator<Item = (u32, &'a QueueEntry<Ticket>)> {
+        let taken = self.taken();
+        let competing = tickets
+            .contenders()
+            .filter(move |&(figure, _)| !is_shut_out(taken, figure));
+        let in_turn = competing.flat_map(move |(figure, contenders)| {
+            let with_ahead = contenders.map(move |contender: Contender| {
+                (contender, self.competing_ahead_of(taken, contender.arrival))
+            });
+            // Those further behind have no fewer seats ahead.
+            let near = with_ahead.take_while(move |&(_, ahead)| fits(taken, ahead, 1, figure));
+            near.filter(move |&(contender, ahead)| fits(taken, ahead, contender.weight, figure))
+        });
+        let alone = in_turn.filter_map(move |(contender, _)| {
+            let ticket = table.at(contender.slot)?;
+            let is_valid = !self.now.has_passed(ticket.waiting.deadline_ms);
+            let is_alone = self.blocked.is_empty() || self.blocked.get(ticket.session()).is_none();
+            (is_valid && is_alone).then_some((contender.slot, ticket))
+        });
+        alone
+    }
+
+    /// Up to `limit` sessions that wait by tickets alone and whose turn it is, but whose owners have
+    /// as many live sessions as they may have. Not those who may take over from one of these. O(k
+    /// log n) where k is the number of those with a limited owner whose turn it is; O(1) where no
+    /// ticket's owner is limited.
+    pub(crate) fn over_limit(&self, limit: usize) -> Vec<&'a [u8]> {
+        let table = self.pool.ticket_table();
+        let Some(table) = table.filter(|table| !table.limited().is_empty()) else {
+            return Vec::new();
+        };
+        let in_turn = self.tickets_in_turn(table, table.limited());
+        let over = in_turn.filter(|&(slot, _)| {
+            let claim = table.claim_at(slot);
+            let owned = claim.owner.zip(claim.max_per_owner);
+            owned.is_some_and(|(owner, max)| self.pool.held(self.now, owner) >= max)
+        });
+        over.take(limit)
+            .map(|(_, ticket)| ticket.session())
+            .collect()
     }
 
     /// How many seats are kept for tickets. O(k log n) where k is their number, and as
@@ -197,26 +269,8 @@ impl<'a, C> Queue<'a, C> {
         let Some(tickets) = self.pool.ticket_table() else {
             return 0;
         };
-        let taken = self.taken();
-        let competing = tickets
-            .figures()
-            .numbers()
-            .filter(|&(_, figure)| !is_shut_out(taken, figure));
-        competing
-            .map(|(index, figure)| {
-                let entries = tickets.figures().entries_of(index);
-                let in_turn = entries.take_while(|&(arrival, _)| {
-                    fits(taken, self.competing_ahead_of(taken, arrival), figure)
-                });
-                let kept = in_turn.filter(|&(_, slot)| {
-                    tickets.at(slot).is_some_and(|ticket| {
-                        !self.now.has_passed(ticket.waiting.deadline_ms)
-                            && self.blocked.get(ticket.session()).is_none()
-                    })
-                });
-                kept.count() as u64
-            })
-            .sum()
+        let in_turn = self.tickets_in_turn(tickets, tickets.figures());
+        in_turn.map(|(_, ticket)| u64::from(ticket.weight())).sum()
     }
 
     /// Whether `session` may join with this figure, that is whether no more than [`MAX_FIGURES`]
@@ -299,9 +353,9 @@ fn stated(figures: &Figures, leaving: impl Fn(u32) -> usize) -> impl Iterator<It
     staying.map(|(_, figure)| figure)
 }
 
-/// Whether one more seat is within the figure where `taken` are taken and `ahead` are to be had by
-/// others.
-fn fits(taken: u64, ahead: usize, figure: i64) -> bool {
-    let others = taken.saturating_add(ahead as u64);
-    u64::try_from(figure).is_ok_and(|figure| others < figure)
+/// Whether `weight` seats more are within the figure where `taken` are taken and `ahead` are to be
+/// had by others.
+fn fits(taken: u64, ahead: u64, weight: u32, figure: i64) -> bool {
+    let all = taken.saturating_add(ahead).saturating_add(weight.into());
+    u64::try_from(figure).is_ok_and(|figure| all <= figure)
 }

@@ -1,0 +1,369 @@
+//! What sessions have only if their callers asked for it: owners, weights and tokens.
+
+use std::num::NonZeroU32;
+
+use crate::effect::Holder;
+use crate::index::Index;
+use crate::memory::allocated;
+use crate::moment::Moment;
+use crate::order::{Entry, Order};
+use crate::slab::Slab;
+
+/// Session slots in a chunk, as in the slab of the sessions.
+const CHUNK: usize = 256;
+
+/// Where a session without a lease stands among those of its owner: behind all deadlines.
+const NO_DEADLINE: i64 = i64::MAX;
+
+/// Owners, weights and tokens, by the slots of their sessions. A pool in which no session has any
+/// has no such table.
+///
+/// ```text
+/// session's slot ──> number of its entry ──> owner's number, weight, token
+///                                                  │
+///                         sessions of each owner <─┴─> the owner's name, stored once
+///                         by (owner, deadline, slot), with the sums of their weights
+/// ```
+///
+/// What an owner holds is the difference of two ranks in one index for all owners, so it is O(log
+/// n) however many sessions it has, expired ones included.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holders {
+    numbers: Numbers,
+    entries: Slab<Held>,
+    /// Each with the number of its sessions, expired ones included.
+    owners: Slab<Owner>,
+    /// From owners to their numbers in `owners`.
+    owner_index: Index,
+    /// The sessions with an owner, by their owners and deadlines, with their weights.
+    owned: Order<u32, (u32, i64)>,
+    /// The leased sessions that weigh more than 1, by deadline, with what they weigh beyond that.
+    leased_extra: Order<u32>,
+    /// What all sessions weigh beyond 1 each.
+    extra: u64,
+    /// The largest token that a session has had.
+    last_token: u64,
+    owner_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The owner's number, or [`NOBODY`].
+    owner: u32,
+    weight: NonZeroU32,
+    /// 0 for none.
+    token: u64,
+}
+
+/// No owner has this number.
+const NOBODY: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+struct Owner {
+    name: Box<[u8]>,
+    sessions: u32,
+}
+
+impl Holders {
+    /// Whether no session has anything here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.len() == 0
+    }
+
+    /// Notes what the session in a slot has, which is not plain. Its slot must have nothing yet.
+    /// O(log n).
+    pub(crate) fn insert(&mut self, slot: u32, holder: &Holder<'_>, deadline_ms: Option<i64>) {
+        let owner = holder
+            .owner
+            .map_or(NOBODY, |owner| self.add_to_owner(owner));
+        let held = Held {
+            owner,
+            weight: NonZeroU32::new(holder.weight).unwrap_or(NonZeroU32::MIN),
+            token: holder.token.unwrap_or(0),
+        };
+        let number = self.entries.insert(held);
+        self.numbers.set(slot, number);
+        self.last_token = self.last_token.max(held.token);
+        self.extra += held.extra();
+        self.insert_deadline(slot, held, deadline_ms);
+    }
+
+    /// Forgets what the session in a slot has. O(log n).
+    pub(crate) fn remove(&mut self, slot: u32, deadline_ms: Option<i64>) {
+        let number = self.numbers.remove(slot);
+        let Some(held) = number.and_then(|number| self.entries.remove(number)) else {
+            return;
+        };
+        self.extra -= held.extra();
+        self.remove_deadline(slot, held, deadline_ms);
+        if held.owner != NOBODY {
+            self.remove_from_owner(held.owner);
+        }
+    }
+
+    /// The lease of the session in a slot is another. O(log n).
+    pub(crate) fn renew(&mut self, slot: u32, old_ms: Option<i64>, deadline_ms: Option<i64>) {
+        if let Some(held) = self.held(slot) {
+            self.remove_deadline(slot, held, old_ms);
+            self.insert_deadline(slot, held, deadline_ms);
+        }
+    }
+
+    /// Gives the session in a slot a token. O(1).
+    pub(crate) fn set_token(&mut self, slot: u32, token: u64, deadline_ms: Option<i64>) {
+        let number = self.numbers.get(slot);
+        match number.and_then(|number| self.entries.get_mut(number)) {
+            Some(held) => {
+                held.token = token;
+                self.last_token = self.last_token.max(token);
+            }
+            None => {
+                let holder = Holder {
+                    token: Some(token),
+                    ..Holder::PLAIN
+                };
+                self.insert(slot, &holder, deadline_ms);
+            }
+        }
+    }
+
+    fn insert_deadline(&mut self, slot: u32, held: Held, deadline_ms: Option<i64>) {
+        let weight = held.weight.get();
+        if held.owner != NOBODY {
+            self.owned.insert(Entry {
+                at: (held.owner, deadline_ms.unwrap_or(NO_DEADLINE)),
+                slot,
+                value: weight,
+            });
+        }
+        if let Some(at) = deadline_ms.filter(|_| weight > 1) {
+            let value = weight - 1;
+            self.leased_extra.insert(Entry { at, slot, value });
+        }
+    }
+
+    fn remove_deadline(&mut self, slot: u32, held: Held, deadline_ms: Option<i64>) {
+        if held.owner != NOBODY {
+            let at = (held.owner, deadline_ms.unwrap_or(NO_DEADLINE));
+            self.owned.remove(at, slot);
+        }
+        if let Some(at) = deadline_ms.filter(|_| held.weight.get() > 1) {
+            self.leased_extra.remove(at, slot);
+        }
+    }
+
+    fn add_to_owner(&mut self, name: &[u8]) -> u32 {
+        let number = self.owner_number(name).unwrap_or_else(|| {
+            let owner = Owner {
+                name: name.into(),
+                sessions: 0,
+            };
+            self.owner_bytes += allocated(name.len());
+            let number = self.owners.insert(owner);
+            let owners = &self.owners;
+            self.owner_index
+                .put(name, number, |number| name_in(owners, number));
+            number
+        });
+        if let Some(owner) = self.owners.get_mut(number) {
+            owner.sessions += 1;
+        }
+        number
+    }
+
+    fn remove_from_owner(&mut self, number: u32) {
+        let Some(owner) = self.owners.get_mut(number) else {
+            return;
+        };
+        owner.sessions -= 1;
+        if owner.sessions == 0
+            && let Some(owner) = self.owners.get(number)
+        {
+            let owners = &self.owners;
+            self.owner_index
+                .remove(&owner.name, |number| name_in(owners, number));
+            self.owner_bytes -= allocated(owner.name.len());
+            self.owners.remove(number);
+        }
+    }
+
+    fn owner_number(&self, name: &[u8]) -> Option<u32> {
+        let owners = &self.owners;
+        self.owner_index
+            .find(name, |number| name_in(owners, number))
+    }
+
+    fn held(&self, slot: u32) -> Option<Held> {
+        self.entries.get(self.numbers.get(slot)?).copied()
+    }
+
+    /// What the session in a slot has. O(1).
+    pub(crate) fn get(&self, slot: u32) -> Holder<'_> {
+        self.held(slot).map_or(Holder::PLAIN, |held| Holder {
+            owner: self.owners.get(held.owner).map(|owner| &*owner.name),
+            weight: held.weight.get(),
+            token: (held.token > 0).then_some(held.token),
+        })
+    }
+
+    /// What live sessions weigh beyond 1 each. O(log n) while some that weigh more have expired,
+    /// otherwise O(1).
+    pub(crate) fn extra(&self, moment: Moment) -> u64 {
+        let latest = moment.latest_passed_ms();
+        let passed = latest.map_or(0, |latest_ms| self.leased_extra.rank(latest_ms).1);
+        self.extra - passed
+    }
+
+    /// What all sessions weigh beyond 1 each, expired ones included. O(1).
+    pub(crate) fn extra_of_all(&self) -> u64 {
+        self.extra
+    }
+
+    /// The largest token that a session has had. O(1).
+    pub(crate) fn last_token(&self) -> u64 {
+        self.last_token
+    }
+
+    /// How many live sessions an owner has, and the seats that they take. O(log n).
+    pub(crate) fn of_owner(&self, moment: Moment, owner: &[u8]) -> (u64, u64) {
+        let number = self.owner_number(owner);
+        number.map_or((0, 0), |number| self.live_of(moment, number))
+    }
+
+    fn live_of(&self, moment: Moment, number: u32) -> (u64, u64) {
+        let (before, sum_before) = match moment.latest_passed_ms() {
+            Some(latest_ms) => self.owned.rank((number, latest_ms)),
+            None => match number.checked_sub(1) {
+                Some(previous) => self.owned.rank((previous, NO_DEADLINE)),
+                None => (0, 0),
+            },
+        };
+        let (all, sum) = self.owned.rank((number, NO_DEADLINE));
+        ((all - before) as u64, sum - sum_before)
+    }
+
+    /// How many sessions an owner has, expired ones included. O(1).
+    pub(crate) fn all_of_owner(&self, owner: &[u8]) -> u64 {
+        let number = self.owner_number(owner);
+        let owner = number.and_then(|number| self.owners.get(number));
+        owner.map_or(0, |owner| owner.sessions.into())
+    }
+
+    /// The slots of an owner's live sessions, those without a lease last. O(log n), then O(1) a
+    /// session.
+    pub(crate) fn live_slots_of(&self, moment: Moment, owner: &[u8]) -> impl Iterator<Item = u32> {
+        let number = self.owner_number(owner).unwrap_or(NOBODY);
+        let passed = moment.latest_passed_ms();
+        let first_ms = passed.map_or(i64::MIN, |latest_ms| latest_ms.saturating_add(1));
+        let rest = self.owned.iter_from((number, first_ms));
+        rest.take_while(move |entry| entry.at.0 == number)
+            .map(|entry| entry.slot)
+    }
+
+    /// The slots of an owner's sessions whose leases have expired, the earliest deadline first.
+    /// O(log n), then O(1) a session.
+    pub(crate) fn expired_slots_of(
+        &self,
+        moment: Moment,
+        owner: &[u8],
+    ) -> impl Iterator<Item = u32> {
+        let number = self.owner_number(owner).unwrap_or(NOBODY);
+        let all = self.owned.iter_from((number, i64::MIN));
+        all.take_while(move |entry| entry.at.0 == number)
+            .take_while(move |entry| moment.has_passed(entry.at.1))
+            .map(|entry| entry.slot)
+    }
+
+    /// The owners of live sessions, each with how many these are and the seats that they take. O(m
+    /// log n) where m is the number of owners.
+    pub(crate) fn owners(&self, moment: Moment) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        let owners = self.owners.iter_from(0).map(move |(number, owner)| {
+            let (sessions, used) = self.live_of(moment, number);
+            (&*owner.name, sessions, used)
+        });
+        owners.filter(|&(_, sessions, _)| sessions > 0)
+    }
+
+    /// How many owners there are, those whose sessions have all expired included. O(1).
+    pub(crate) fn count_owners(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// O(n / 256).
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Holders>()
+            + self.numbers.memory_bytes()
+            + self.entries.memory_bytes()
+            + self.owners.memory_bytes()
+            + self.owner_bytes
+            + self.owner_index.memory_bytes()
+            + self.owned.memory_bytes()
+            + self.leased_extra.memory_bytes()
+    }
+}
+
+impl Held {
+    fn extra(self) -> u64 {
+        u64::from(self.weight.get()) - 1
+    }
+}
+
+fn name_in(owners: &Slab<Owner>, number: u32) -> &[u8] {
+    owners.get(number).map_or(&[], |owner| &owner.name)
+}
+
+/// The numbers of entries by the slots of their sessions. A chunk is there only where some slot has
+/// an entry: a session without one costs four bytes in such a chunk, and nothing elsewhere.
+#[derive(Clone, Debug, Default)]
+struct Numbers(Vec<Option<Box<NumberChunk>>>);
+
+#[derive(Clone, Debug)]
+struct NumberChunk {
+    /// One more than the number, or 0 for none.
+    numbers: [u32; CHUNK],
+    taken: usize,
+}
+
+impl Numbers {
+    fn get(&self, slot: u32) -> Option<u32> {
+        let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let chunk = self.0.get(chunk)?.as_ref()?;
+        chunk.numbers[offset].checked_sub(1)
+    }
+
+    fn set(&mut self, slot: u32, number: u32) {
+        let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        if self.0.len() <= chunk {
+            self.0.resize_with(chunk + 1, || None);
+        }
+        let chunk = self.0[chunk].get_or_insert_with(|| {
+            Box::new(NumberChunk {
+                numbers: [0; CHUNK],
+                taken: 0,
+            })
+        });
+        chunk.numbers[offset] = number + 1;
+        chunk.taken += 1;
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<u32> {
+        let (number, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let place = self.0.get_mut(number)?;
+        let chunk = place.as_mut()?;
+        let removed = std::mem::take(&mut chunk.numbers[offset]).checked_sub(1)?;
+        chunk.taken -= 1;
+        if chunk.taken == 0 {
+            *place = None;
+            while self.0.last().is_some_and(Option::is_none) {
+                self.0.pop();
+            }
+        }
+        Some(removed)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let chunks = self.0.iter().flatten().count();
+        chunks * allocated(size_of::<NumberChunk>())
+            + allocated(self.0.capacity() * size_of::<Option<Box<NumberChunk>>>())
+    }
+}
