@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::effect::{Claim, Effect, Grant, Holder, Join, Lease};
 use crate::entries::QueueEntry;
@@ -15,10 +15,18 @@ use crate::metadata::Metadata;
 use crate::pool::Pool;
 use crate::queue::Ticket;
 use crate::session::Session;
-use crate::{MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND, MAX_SESSION_BYTES};
+use crate::{
+    MAX_ARRIVAL, MAX_METADATA_BYTES, MAX_SECOND, MAX_SESSION_BYTES, MAX_TOKEN, MAX_WEIGHT,
+};
 
 /// The first byte of a header. A change of the layout raises it; older ones stay readable.
-const FORMAT: u8 = 1;
+///
+/// A value in which nothing is but plain seats is written as it always was, so that an older
+/// version can read it.
+const PLAIN_FORMAT: u8 = 1;
+
+/// The format of values with owners, weights or tokens: each entry is followed by those.
+const HOLDERS_FORMAT: u8 = 2;
 
 /// A batch is closed by the session that fills it to this many bytes.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -58,8 +66,39 @@ struct StoredTicket<'a> {
     length_ms: u64,
     deadline_ms: i64,
     figure: i64,
-    /// How many seats the session takes. Always 1 so far.
+    /// How many seats the session takes; 1 in [`PLAIN_FORMAT`].
     weight: u32,
+}
+
+/// What follows a session in [`HOLDERS_FORMAT`].
+#[derive(Serialize, Deserialize)]
+struct StoredHolder<'a> {
+    #[serde(borrow, with = "serde_bytes")]
+    owner: Option<&'a [u8]>,
+    weight: u32,
+    token: Option<u64>,
+}
+
+/// What follows a ticket in [`HOLDERS_FORMAT`].
+#[derive(Serialize, Deserialize)]
+struct StoredClaim<'a> {
+    #[serde(borrow, with = "serde_bytes")]
+    owner: Option<&'a [u8]>,
+    max_per_owner: Option<u64>,
+    takeover: bool,
+}
+
+/// What is written for an entry only in [`HOLDERS_FORMAT`].
+struct Addition<T>(Option<T>);
+
+impl<T: Serialize> Serialize for Addition<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(addition) => addition.serialize(serializer),
+            // No bytes.
+            None => serializer.serialize_unit(),
+        }
+    }
 }
 
 /// Why bytes are not a pool.
@@ -95,8 +134,10 @@ pub enum DecodeError {
     /// A lease of no length, or a deadline out of range.
     BadLease,
     /// A ticket of no length, with a deadline or an arrival out of range, or of a session that has
-    /// one already.
+    /// one already; or one with a claim that no caller could have stated.
     BadTicket,
+    /// A weight, an owner or a token out of range.
+    BadHolder,
 }
 
 impl fmt::Display for DecodeError {
@@ -114,6 +155,7 @@ impl fmt::Display for DecodeError {
             Self::BadMetadata => f.write_str("metadata that is not a JSON object"),
             Self::BadLease => f.write_str("a lease out of range"),
             Self::BadTicket => f.write_str("a ticket out of range"),
+            Self::BadHolder => f.write_str("a weight, an owner or a token out of range"),
         }
     }
 }
@@ -125,15 +167,48 @@ impl Pool {
     /// included: they stay in the table until they are reclaimed. A batch exceeds 64 KiB at most by
     /// its last entry.
     pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
+        let is_plain = self.is_plain();
         let header = to_bytes(&Header {
-            format: FORMAT,
+            format: if is_plain {
+                PLAIN_FORMAT
+            } else {
+                HOLDERS_FORMAT
+            },
             seats: self.seats(),
             sessions: self.len() as u64,
             tickets: self.tickets() as u64,
         });
-        let sessions = batches(self.iter().map(|session| self.stored_session(session)));
-        let tickets = batches(self.all_tickets().map(|ticket| self.stored_ticket(ticket)));
+        let sessions = batches(self.iter().map(move |session| {
+            let holder = (!is_plain).then(|| self.stored_holder(session));
+            (self.stored_session(session), Addition(holder))
+        }));
+        let tickets = batches(self.all_tickets().map(move |ticket| {
+            let claim = (!is_plain).then(|| self.stored_claim(ticket));
+            (self.stored_ticket(ticket), Addition(claim))
+        }));
         std::iter::once(header).chain(sessions).chain(tickets)
+    }
+
+    fn stored_holder(&self, session: &Session) -> StoredHolder<'_> {
+        let Holder {
+            owner,
+            weight,
+            token,
+        } = self.holder_of(session);
+        StoredHolder {
+            owner,
+            weight,
+            token,
+        }
+    }
+
+    fn stored_claim(&self, ticket: &QueueEntry<Ticket>) -> StoredClaim<'_> {
+        let claim = self.claim_of(ticket);
+        StoredClaim {
+            owner: claim.owner,
+            max_per_owner: claim.max_per_owner,
+            takeover: claim.takeover,
+        }
     }
 
     fn stored_session<'a>(&self, session: &'a Session) -> StoredSession<'a> {
@@ -158,7 +233,7 @@ impl Pool {
             length_ms: ticket.waiting.length_ms,
             deadline_ms: ticket.waiting.deadline_ms,
             figure: self.figure_of(ticket),
-            weight: 1,
+            weight: ticket.weight(),
         }
     }
 }
@@ -175,6 +250,57 @@ fn batches(mut entries: impl Iterator<Item = impl Serialize>) -> impl Iterator<I
         }
         (!batch.is_empty()).then_some(batch)
     })
+}
+
+/// Takes a value from the beginning of a batch.
+fn take<'a, T: Deserialize<'a>>(batch: &mut &'a [u8]) -> Result<T, DecodeError> {
+    let (value, rest) = postcard::take_from_bytes(batch).map_err(|_| DecodeError::Malformed)?;
+    *batch = rest;
+    Ok(value)
+}
+
+impl<'a> StoredHolder<'a> {
+    fn checked(self) -> Result<Holder<'a>, DecodeError> {
+        let token_in_range = |token| (1..MAX_TOKEN).contains(&token);
+        let in_range = is_weight(self.weight)
+            && self.owner.is_none_or(is_owner)
+            && self.token.is_none_or(token_in_range);
+        in_range
+            .then_some(Holder {
+                owner: self.owner,
+                weight: self.weight,
+                token: self.token,
+            })
+            .ok_or(DecodeError::BadHolder)
+    }
+}
+
+impl<'a> StoredClaim<'a> {
+    fn checked(self, weight: u32) -> Result<Claim<'a>, DecodeError> {
+        let limit = self.max_per_owner;
+        let in_range = is_weight(weight)
+            && self.owner.is_none_or(is_owner)
+            && limit
+                .is_none_or(|max| self.owner.is_some() && max > 0 && i64::try_from(max).is_ok())
+            && (limit.is_some() || !self.takeover);
+        in_range
+            .then_some(Claim {
+                owner: self.owner,
+                max_per_owner: limit,
+                takeover: self.takeover,
+                weight,
+            })
+            .ok_or(DecodeError::BadTicket)
+    }
+}
+
+fn is_weight(weight: u32) -> bool {
+    (1..=MAX_WEIGHT).contains(&weight)
+}
+
+/// An owner is stated as a session id is.
+fn is_owner(owner: &[u8]) -> bool {
+    !owner.is_empty() && owner.len() <= MAX_SESSION_BYTES
 }
 
 /// Whether a lease or a ticket can be of this length: effects state it as a signed number.
@@ -205,6 +331,7 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
 #[derive(Debug)]
 pub struct Decoder {
     pool: Pool,
+    is_plain: bool,
     sessions: u64,
     tickets: u64,
 }
@@ -215,11 +342,12 @@ impl Decoder {
     /// Fails where that is none ([`DecodeError::Malformed`]), of a newer version
     /// ([`DecodeError::UnknownFormat`]), or announces nothing ([`DecodeError::Empty`]).
     pub fn new(header: &[u8]) -> Result<Decoder, DecodeError> {
-        match header.first() {
+        let is_plain = match header.first() {
             None => return Err(DecodeError::Malformed),
-            Some(&FORMAT) => {}
+            Some(&PLAIN_FORMAT) => true,
+            Some(&HOLDERS_FORMAT) => false,
             Some(&other) => return Err(DecodeError::UnknownFormat(other)),
-        }
+        };
         let (header, rest): (Header, _) =
             postcard::take_from_bytes(header).map_err(|_| DecodeError::Malformed)?;
         if !rest.is_empty() {
@@ -230,6 +358,7 @@ impl Decoder {
         }
         Ok(Decoder {
             pool: Pool::new(header.seats),
+            is_plain,
             sessions: header.sessions,
             tickets: header.tickets,
         })
@@ -253,23 +382,33 @@ impl Decoder {
             return Err(DecodeError::WrongNumberOfEntries);
         }
         while !batch.is_empty() {
-            let malformed = |_| DecodeError::Malformed;
-            batch = if self.wants_sessions() {
-                let (entry, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
-                self.add(&entry)?;
-                rest
+            if self.wants_sessions() {
+                let entry = take(&mut batch)?;
+                let holder = match self.is_plain {
+                    true => Holder::PLAIN,
+                    false => take::<StoredHolder<'_>>(&mut batch)?.checked()?,
+                };
+                self.add(&entry, holder)?;
             } else if self.wants_more() {
-                let (entry, rest) = postcard::take_from_bytes(batch).map_err(malformed)?;
-                self.add_ticket(&entry)?;
-                rest
+                let entry: StoredTicket<'_> = take(&mut batch)?;
+                let claim = match self.is_plain {
+                    true if entry.weight != 1 => return Err(DecodeError::BadTicket),
+                    true => Claim::PLAIN,
+                    false => take::<StoredClaim<'_>>(&mut batch)?.checked(entry.weight)?,
+                };
+                self.add_ticket(&entry, claim)?;
             } else {
                 return Err(DecodeError::WrongNumberOfEntries);
-            };
+            }
         }
         Ok(())
     }
 
-    fn add_ticket(&mut self, entry: &StoredTicket<'_>) -> Result<(), DecodeError> {
+    fn add_ticket(
+        &mut self,
+        entry: &StoredTicket<'_>,
+        claim: Claim<'_>,
+    ) -> Result<(), DecodeError> {
         if entry.session.is_empty() || entry.session.len() > MAX_SESSION_BYTES {
             return Err(DecodeError::BadSessionId);
         }
@@ -277,7 +416,7 @@ impl Decoder {
         let in_range = is_length(entry.length_ms)
             && entry.deadline_ms < i64::MAX
             && entry.arrival < MAX_ARRIVAL;
-        if known || !in_range || entry.weight != 1 {
+        if known || !in_range {
             return Err(DecodeError::BadTicket);
         }
         self.pool.apply(&Effect::Join(Join {
@@ -289,12 +428,12 @@ impl Decoder {
                 length_ms: entry.length_ms,
                 deadline_ms: entry.deadline_ms,
             },
-            claim: Claim::PLAIN,
+            claim,
         }));
         Ok(())
     }
 
-    fn add(&mut self, entry: &StoredSession<'_>) -> Result<(), DecodeError> {
+    fn add(&mut self, entry: &StoredSession<'_>, holder: Holder<'_>) -> Result<(), DecodeError> {
         if entry.id.is_empty() || entry.id.len() > MAX_SESSION_BYTES {
             return Err(DecodeError::BadSessionId);
         }
@@ -328,7 +467,7 @@ impl Decoder {
             heartbeat_count: entry.heartbeat_count,
             lease,
             metadata: entry.metadata,
-            holder: Holder::PLAIN,
+            holder,
         }));
         Ok(())
     }

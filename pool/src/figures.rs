@@ -134,6 +134,11 @@ impl FigureIndex {
 }
 
 impl Figures {
+    /// Whether some entry weighs more than 1.
+    pub(crate) fn has_heavy(&self) -> bool {
+        self.indexes.iter().any(|index| !index.heavy.is_empty())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.indexes.iter().all(|index| !index.is_used())
     }

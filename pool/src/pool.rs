@@ -445,6 +445,13 @@ impl Pool {
         tickets.map_or(0, |tickets| tickets.figure(ticket))
     }
 
+    /// Whether there is nothing but plain seats: no owner, no weight above 1, no token, and no limit
+    /// for an owner. O(1), since there are a few dozen figures at most.
+    pub(crate) fn is_plain(&self) -> bool {
+        let tickets = self.tickets.as_ref();
+        self.holders.is_none() && tickets.is_none_or(|tickets| tickets.is_plain())
+    }
+
     pub(crate) fn ticket_table(&self) -> Option<&Tickets> {
         self.tickets.as_deref()
     }

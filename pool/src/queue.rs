@@ -152,6 +152,11 @@ impl Tickets {
         self.claims.get(slot, weight)
     }
 
+    /// Whether all ask for one seat each and nothing else.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.claims.is_empty() && !self.entries.figures().has_heavy()
+    }
+
     /// The tickets whose owners are limited and who may not take over, by slot in [`Tickets::at`].
     pub(crate) fn limited(&self) -> &Figures {
         self.claims.limited()

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use seat_pool::{
-    BlockedQueue, Claim, DecodeError, Effect, Grant, Holder, Join, Lease, MAX_ARRIVAL, MAX_SECOND,
-    Moment, Pool, Queue, Ticket,
+    BlockedQueue, Claim, DecodeError, Effect, Freed, Grant, Holder, Join, Lease, MAX_ARRIVAL,
+    MAX_SECOND, MAX_TOKEN, MAX_WEIGHT, Metadata, Moment, Pool, Queue, Ticket,
 };
 
 use common::{JOINED_MS, decode, exercise};
@@ -57,6 +59,58 @@ fn with_tickets(mut pool: Pool, tickets: usize) -> Pool {
     pool
 }
 
+/// Gives some sessions owners, weights and tokens, and adds tickets with claims.
+fn with_holders(mut pool: Pool) -> Pool {
+    let holders = [
+        (Some(&b"ada"[..]), 1, None),
+        (Some(b"ada"), 3, Some(1)),
+        (None, MAX_WEIGHT, Some(MAX_TOKEN - 1)),
+        (None, 1, Some(77)),
+    ];
+    for (number, (owner, weight, token)) in holders.into_iter().enumerate() {
+        let id = format!("holder-{number}");
+        let holder = Holder {
+            owner,
+            weight,
+            token,
+        };
+        let lease = Lease::starting(JOINED_MS, 500).filter(|_| number % 2 == 1);
+        let metadata = Metadata::NONE;
+        let grant = Grant::starting(JOINED_MS, id.as_bytes(), 9, &metadata, lease);
+        pool.apply(&Effect::Grant(Grant { holder, ..grant }));
+    }
+    let claims = [
+        (None, false, 1),
+        (Some(1), false, 2),
+        (Some(i64::MAX as u64), true, MAX_WEIGHT),
+    ];
+    for (number, (max_per_owner, takeover, weight)) in claims.into_iter().enumerate() {
+        let id = format!("claimant-{number}");
+        pool.apply(&Effect::Join(Join {
+            session: id.as_bytes(),
+            seats: 5,
+            arrival: number as u64,
+            ticket: Ticket {
+                since_ms: JOINED_MS,
+                length_ms: 500,
+                deadline_ms: JOINED_MS + 500,
+            },
+            claim: Claim {
+                owner: Some(b"ada"),
+                max_per_owner,
+                takeover,
+                weight,
+            },
+        }));
+    }
+    pool
+}
+
+fn sessions_of(pool: &Pool) -> BTreeSet<String> {
+    let grants = pool.iter().map(|session| pool.grant_of(session));
+    grants.map(|grant| format!("{grant:?}")).collect()
+}
+
 fn tickets_of(pool: &Pool) -> Vec<String> {
     let tickets = pool.all_tickets();
     tickets
@@ -89,10 +143,12 @@ fn each_byte_of_a_pool_with_tickets_cut_off_or_flipped_gives_an_error_or_a_sound
     for pool in [
         with_tickets(pool_of(3, Some(b"{}")), 4),
         with_tickets(Pool::new(2), 4),
+        with_holders(with_tickets(pool_of(2, Some(b"{}")), 1)),
     ] {
         let blobs: Vec<_> = pool.encode().collect();
         let again = decode(&blobs).expect("untouched, it decodes");
         assert_eq!(tickets_of(&again), tickets_of(&pool), "the order is kept");
+        assert_eq!(sessions_of(&again), sessions_of(&pool));
         assert_eq!(again.seats(), pool.seats());
         exercise(&again);
         for blob in 0..blobs.len() {
@@ -214,6 +270,90 @@ fn tickets_that_no_pool_can_hold_are_refused_by_name() {
     assert_eq!(surplus, Some(DecodeError::WrongNumberOfEntries));
 }
 
+/// Why a payload in the format with owners is refused: entries with what follows each.
+fn refusal_of(sessions: u8, tickets: u8, parts: &[&[u8]]) -> Option<DecodeError> {
+    decode(&[vec![2, 0, sessions, tickets], parts.concat()]).err()
+}
+
+#[test]
+fn holders_that_no_pool_can_have_are_refused_by_name() {
+    let session = b"\x01a\x01\x02{}\x00\x00\x00\x00";
+    let refused = |holder: &[u8]| refusal_of(1, 0, &[session, holder]);
+    let bad = Some(DecodeError::BadHolder);
+    let largest_weight = [0xff, 0xff, 0xff, 0xff, 0x07];
+    let largest_token = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x07];
+    assert_eq!(refused(&[0, 1, 0]), None);
+    assert_eq!(refused(&[0, 0, 0]), bad, "no weight");
+    assert_eq!(refused(&[&[0][..], &largest_weight, &[0]].concat()), None);
+    let heavier = [0x80, 0x80, 0x80, 0x80, 0x08];
+    assert_eq!(refused(&[&[0][..], &heavier, &[0]].concat()), bad);
+    assert_eq!(refused(&[0, 1, 1, 0]), bad, "no token");
+    assert_eq!(refused(&[&[0, 1, 1][..], &largest_token].concat()), None);
+    let larger = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x08];
+    assert_eq!(refused(&[&[0, 1, 1][..], &larger].concat()), bad);
+    assert_eq!(refused(&[1, 0, 1, 0]), bad, "an owner without a name");
+    let longest = [&[1, 0xff, 0xff, 3][..], &[b'o'; 65_535], &[1, 0]].concat();
+    assert_eq!(refused(&longest), None);
+    let longer = [&[1, 0x80, 0x80, 4][..], &[b'o'; 65_536], &[1, 0]].concat();
+    assert_eq!(refused(&longer), bad);
+    assert_eq!(refused(&[0, 1]), Some(DecodeError::Malformed));
+}
+
+#[test]
+fn claims_that_no_caller_can_state_are_refused_by_name() {
+    let ticket = |weight| [&b"\x01a\x05\x00\x01\x02\x08"[..], &[weight]].concat();
+    let refused = |weight, claim: &[u8]| refusal_of(0, 1, &[&ticket(weight), claim]);
+    let bad = Some(DecodeError::BadTicket);
+    let owner = [1, 1, b'o'];
+    let of_owner = |weight, limit: &[u8]| refused(weight, &[&owner[..], limit].concat());
+    assert_eq!(refused(1, &[0, 0, 0]), None);
+    assert_eq!(refused(0, &[0, 0, 0]), bad, "no weight");
+    assert_eq!(of_owner(9, &[1, 1, 1]), None);
+    assert_eq!(of_owner(1, &[0, 0]), None);
+    assert_eq!(of_owner(1, &[0, 1]), bad, "a takeover without a limit");
+    assert_eq!(of_owner(1, &[1, 0, 0]), bad, "a limit of 0");
+    assert_eq!(refused(1, &[0, 1, 1, 0]), bad, "a limit for nobody");
+    assert_eq!(refused(1, &[1, 0, 0, 0]), bad, "an owner without a name");
+    let largest = [&[1][..], &[0xff; 8], &[0x7f, 0]].concat();
+    assert_eq!(of_owner(1, &largest), None);
+    let larger = [&[1][..], &[0xff; 9], &[1, 0]].concat();
+    assert_eq!(of_owner(1, &larger), bad);
+    assert_eq!(of_owner(1, &[1, 1, 2]), Some(DecodeError::Malformed));
+}
+
+#[test]
+fn only_what_needs_the_newer_format_is_written_in_it() {
+    let format = |pool: &Pool| pool.encode().next().expect("a header")[0];
+    let mut pool = with_tickets(pool_of(3, Some(b"{}")), 2);
+    assert_eq!(format(&pool), 1);
+    pool.apply(&Effect::Token {
+        session: b"session-1",
+        token: 1,
+    });
+    assert_eq!(format(&pool), 2);
+    pool.apply(&Effect::freeing(b"session-1", Freed::Expired));
+    assert_eq!(format(&pool), 1);
+    let plain = pool.clone();
+    let ticket = plain.any_ticket(b"waiter-0").expect("a ticket");
+    let Effect::Join(join) = plain.join_of(ticket) else {
+        panic!("a ticket is of a join");
+    };
+    let heavy = Claim {
+        weight: 2,
+        ..Claim::PLAIN
+    };
+    let owned = Claim {
+        owner: Some(b"ada"),
+        ..Claim::PLAIN
+    };
+    for claim in [heavy, owned] {
+        pool.apply(&Effect::Join(Join { claim, ..join }));
+        assert_eq!(format(&pool), 2, "{claim:?}");
+        pool.apply(&Effect::Join(join));
+        assert_eq!(format(&pool), 1);
+    }
+}
+
 #[test]
 fn two_tickets_of_one_arrival_are_read_as_a_queue_of_two() {
     // Only a made-up payload has them; which of the two is first does not matter.
@@ -256,8 +396,13 @@ fn what_no_pool_can_hold_is_refused_by_name() {
         panic!("one batch for two sessions")
     };
     let with_header = |bytes: &[u8]| decode(&[bytes.to_vec(), batch.clone()]).err();
-    let newer = [&[2], &header[1..]].concat();
-    assert_eq!(with_header(&newer), Some(DecodeError::UnknownFormat(2)));
+    for format in [0, 3, 255] {
+        let other = [&[format], &header[1..]].concat();
+        assert_eq!(
+            with_header(&other),
+            Some(DecodeError::UnknownFormat(format))
+        );
+    }
     assert_eq!(with_header(&[1, 0, 0, 0]), Some(DecodeError::Empty));
     assert_eq!(
         with_header(&[1, 0, 1, 0]),
@@ -332,12 +477,13 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_an_error_or_a_sound_pool(
+        format in 1..3u8,
         sessions in 0..4u8,
         tickets in 0..4u8,
         batch in prop::collection::vec(any::<u8>(), 0..80),
         header in prop::option::of(prop::collection::vec(any::<u8>(), 0..12)),
     ) {
-        let header = header.unwrap_or_else(|| vec![1, 0, sessions, tickets]);
+        let header = header.unwrap_or_else(|| vec![format, 0, sessions, tickets]);
         if let Ok(pool) = decode(&[header, batch]) {
             exercise(&pool);
         }

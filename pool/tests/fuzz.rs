@@ -16,7 +16,8 @@ use common::{decode, exercise, json_value};
 use fastrand::Rng;
 use seat_pool::{
     Claim, DecodeError, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease, MAX_ARRIVAL,
-    MAX_METADATA_BYTES, MAX_NESTING, MAX_SECOND, Metadata, MetadataError, Moment, Pool, Ticket,
+    MAX_METADATA_BYTES, MAX_NESTING, MAX_SECOND, MAX_TOKEN, MAX_WEIGHT, Metadata, MetadataError,
+    Moment, Pool, Ticket,
 };
 
 /// How many accepted inputs serve as a start for others.
@@ -135,7 +136,7 @@ fn mutate(random: &mut Rng, bytes: &mut Vec<u8>, others: &[u8], dictionary: &[&[
 }
 
 /// Numbers at the ends of their ranges, and the beginnings of entries.
-const POOL_WORDS: [&[u8]; 9] = [
+const POOL_WORDS: [&[u8]; 13] = [
     &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
     &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
     &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
@@ -145,6 +146,11 @@ const POOL_WORDS: [&[u8]; 9] = [
     &[0x80, 0],
     b"\x01a\x01\x02{}\x00\x00\x00\x00",
     b"\x01b\x05\x00\x01\x02\x08\x01",
+    // In the format with owners, weights and tokens.
+    b"\x01a\x01\x02{}\x00\x00\x00\x00\x01\x01o\x03\x01\x07",
+    b"\x01b\x05\x00\x01\x02\x08\x02\x01\x01o\x01\x02\x01",
+    &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x08],
+    &[0xff, 0xff, 0xff, 0xff, 0x07],
 ];
 
 /// What an accepted pool must be, whatever it was read from.
@@ -248,6 +254,7 @@ fn whatever_a_pool_is_read_from_it_is_sound_or_refused() {
         DecodeError::BadMetadata,
         DecodeError::BadLease,
         DecodeError::BadTicket,
+        DecodeError::BadHolder,
     ] {
         assert!(
             refused.contains_key(&format!("{error:?}")),
@@ -450,6 +457,47 @@ fn number(random: &mut Rng) -> i64 {
     }
 }
 
+fn owner(random: &mut Rng) -> Option<&'static [u8]> {
+    const OWNERS: [&[u8]; 3] = [b"o", b"p", &[0xff; 300]];
+    random.bool().then(|| OWNERS[random.usize(..3)])
+}
+
+fn weight(random: &mut Rng) -> u32 {
+    match random.u8(..6) {
+        0 => MAX_WEIGHT,
+        1 => random.u32(1..=MAX_WEIGHT),
+        2 | 3 => random.u32(1..5),
+        _ => 1,
+    }
+}
+
+fn token(random: &mut Rng) -> u64 {
+    match random.bool() {
+        true => random.u64(1..MAX_TOKEN),
+        false => random.u64(1..4),
+    }
+}
+
+fn holder(random: &mut Rng) -> Holder<'static> {
+    Holder {
+        owner: owner(random),
+        weight: weight(random),
+        token: random.bool().then(|| token(random)),
+    }
+}
+
+fn claim(random: &mut Rng) -> Claim<'static> {
+    let owner = owner(random);
+    let limited = owner.is_some() && random.bool();
+    let max = number(random).unsigned_abs().clamp(1, i64::MAX as u64);
+    Claim {
+        owner,
+        max_per_owner: limited.then_some(max),
+        takeover: limited && random.bool(),
+        weight: weight(random),
+    }
+}
+
 /// Any effect that a server could be told of.
 fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
     let lease = |random: &mut Rng| Lease {
@@ -457,7 +505,7 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
         deadline_ms: number(random),
     };
     let count = |random: &mut Rng| number(random).max(i64::MIN + 1);
-    match random.u8(..9) {
+    match random.u8(..11) {
         0..3 => Effect::Grant(Grant {
             session,
             seats: number(random),
@@ -466,7 +514,7 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
             heartbeat_count: random.bool().then(|| count(random)),
             lease: random.bool().then(|| lease(random)),
             metadata: random.bool().then_some(b"{\"a\":1}"),
-            holder: Holder::PLAIN,
+            holder: holder(random),
         }),
         3 => Effect::Heartbeat(Heartbeat {
             session,
@@ -488,9 +536,14 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
                 length_ms: number(random).unsigned_abs().clamp(1, i64::MAX as u64),
                 deadline_ms: number(random),
             },
-            claim: Claim::PLAIN,
+            claim: claim(random),
         }),
         7 => Effect::Leave { session },
+        8 => Effect::Token {
+            session,
+            token: token(random),
+        },
+        9 => Effect::Resize(number(random)),
         _ => Effect::Seats(number(random)),
     }
 }

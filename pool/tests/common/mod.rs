@@ -1,8 +1,10 @@
 //! What the tests of the encoding share: reading a pool, and using it so that an unsound one shows.
 
+use std::collections::BTreeMap;
+
 use seat_pool::{
     Applied, BlockedQueue, DecodeError, Decoder, Effect, Freed, Metadata, Moment, Pool, Queue,
-    Request,
+    Request, Session,
 };
 
 /// A moment at which some of the tests' tickets are lost.
@@ -37,7 +39,7 @@ pub fn exercise(pool: &Pool) {
         pool.lease_of(session);
     }
     assert_eq!(pool.iter().count(), pool.len());
-    assert!(pool.count(Moment::at(0)) <= pool.len());
+    exercise_holders(pool);
     exercise_queue(pool);
     let mut emptied = pool.clone();
     let waiting: Vec<_> = pool
@@ -56,6 +58,47 @@ pub fn exercise(pool: &Pool) {
         assert_eq!(freed, Applied::Done);
     }
     assert!(emptied.is_empty());
+}
+
+/// Compares all that a pool sums up with its sessions.
+fn exercise_holders(pool: &Pool) {
+    let deadlines = pool.iter().filter_map(Session::deadline_ms);
+    let near = |deadline_ms: i64| [deadline_ms.saturating_sub(1), deadline_ms];
+    let times = deadlines.take(3).flat_map(near);
+    for now_ms in times.chain([i64::MIN, 0, JOINED_MS, i64::MAX - 1]) {
+        for moment in [Moment::at(now_ms), Moment::with_floor(now_ms, JOINED_MS)] {
+            let live: Vec<_> = pool.live(moment).collect();
+            assert_eq!(pool.count(moment), live.len());
+            let mut used = 0;
+            let mut owners = BTreeMap::<_, (u64, u64)>::new();
+            for session in &live {
+                let holder = pool.holder_of(session);
+                assert!(holder.token.unwrap_or(0) <= pool.last_token());
+                used += u64::from(holder.weight);
+                if let Some(owner) = holder.owner {
+                    let (sessions, used) = owners.entry(owner).or_default();
+                    *sessions += 1;
+                    *used += u64::from(holder.weight);
+                }
+            }
+            assert_eq!(pool.used(moment), used);
+            let listed = pool.owners(moment);
+            let listed = listed.map(|(owner, sessions, used)| (owner, (sessions, used)));
+            assert_eq!(listed.collect::<BTreeMap<_, _>>(), owners);
+            assert_eq!(pool.count_owners(moment), owners.len());
+            assert_eq!(pool.held(moment, b"nobody's name"), 0);
+            for (owner, (sessions, _)) in owners {
+                assert_eq!(pool.held(moment, owner), sessions);
+                let mut owned: Vec<_> = pool.owned(moment, owner).map(Session::id).collect();
+                let is_owned = |s: &&Session| pool.holder_of(s).owner == Some(owner);
+                let expected = live.iter().copied().filter(is_owned);
+                let mut expected: Vec<_> = expected.map(Session::id).collect();
+                owned.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(owned, expected);
+            }
+        }
+    }
 }
 
 /// Asks all that a queue answers, with a client blocked in the midst of it.
@@ -88,7 +131,10 @@ fn exercise_queue(pool: &Pool) {
         let queue = Queue::new(pool, &blocked, moment, 0);
         assert_eq!(queue.waiting(), valid + 1);
         assert_eq!(queue.list().len(), valid + 1);
-        assert!(queue.kept() <= valid as u64);
+        let tickets = pool.all_tickets();
+        let valid_tickets = tickets.filter(|ticket| ticket.waiting.deadline_ms > now_ms);
+        let weights = valid_tickets.map(|ticket| u64::from(ticket.weight()));
+        assert!(queue.kept() <= weights.sum::<u64>());
         for ticket in pool.all_tickets() {
             let session = ticket.session();
             let is_valid = ticket.waiting.deadline_ms > now_ms;
@@ -96,6 +142,9 @@ fn exercise_queue(pool: &Pool) {
             let position = queue.position(session);
             assert_eq!(position.is_some(), is_valid);
             assert!(position.is_none_or(|position| (1..=valid + 1).contains(&position)));
+            let claim = pool.claim_of(ticket);
+            assert_eq!(claim.weight, ticket.weight());
+            assert!(claim.max_per_owner.is_none() || claim.owner.is_some());
             ticket.waiting.kept(now_ms, ticket.waiting.length_ms);
         }
     }
