@@ -22,21 +22,11 @@ use crate::slab::Slab;
 /// assert_eq!(schedule.take_due(3_000).as_deref(), Some(&b"licence:cad"[..]));
 /// assert!(schedule.is_empty());
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Schedule {
     names: Slab<(Box<[u8]>, i64)>,
     index: Index,
     times: Order<()>,
-}
-
-impl Default for Schedule {
-    fn default() -> Self {
-        Schedule {
-            names: Slab::new(),
-            index: Index::new(),
-            times: Order::default(),
-        }
-    }
 }
 
 impl Schedule {

@@ -220,13 +220,12 @@ impl<'a, C> Queue<'a, C> {
             let near = with_ahead.take_while(move |&(_, ahead)| fits(taken, ahead, 1, figure));
             near.filter(move |&(contender, ahead)| fits(taken, ahead, contender.weight, figure))
         });
-        let alone = in_turn.filter_map(move |(contender, _)| {
+        in_turn.filter_map(move |(contender, _)| {
             let ticket = table.at(contender.slot)?;
             let is_valid = !self.now.has_passed(ticket.waiting.deadline_ms);
             let is_alone = self.blocked.is_empty() || self.blocked.get(ticket.session()).is_none();
             (is_valid && is_alone).then_some((contender.slot, ticket))
-        });
-        alone
+        })
     }
 
     /// Up to `limit` sessions that wait by tickets alone and whose turn it is, but whose owners have
