@@ -576,17 +576,17 @@ impl Model {
             .then_some(next)
     }
 
-    /// What is there once all of them are served, if one step can do that.
-    fn with_those_ahead_served(&self, now: Moment, arrival: Option<u64>) -> Option<Model> {
+    /// What is there once as many of them are served as one step can, and whether those are all.
+    fn with_those_ahead_served(&self, now: Moment, arrival: Option<u64>) -> (Model, bool) {
         let mut model = self.clone();
         for _ in 0..BATCH {
-            let Some(next) = model.next_turn_ahead_of(now, arrival) else {
-                return Some(model);
-            };
-            model.serve(now, next);
+            match model.next_turn_ahead_of(now, arrival) {
+                Some(next) => model.serve(now, next),
+                None => return (model, true),
+            }
         }
         let left = model.next_turn_ahead_of(now, arrival);
-        left.is_none().then_some(model)
+        (model, left.is_none())
     }
 
     /// Serves a blocked client whose turn it is, as far as it matters to others.
@@ -879,6 +879,10 @@ struct Key<'a> {
     taken_back: Option<(i64, Claim<'static>)>,
     /// The session that has ended for the grant before.
     ended_for: Option<usize>,
+    /// The seats that were taken with each grant.
+    used_at_grants: BTreeMap<usize, u64>,
+    /// The sessions that were revoked.
+    revoked: Vec<usize>,
     /// Whether the ticket that was removed last was to leave for its owner's limit.
     left_over_limit: bool,
     /// Whether anything was changed or told.
@@ -1060,16 +1064,6 @@ impl Key<'_> {
         let waiting = model.waiting(now);
         let known = waiting.iter().find(|entry| entry.id == call.id);
         let arrival = known.map(|entry| entry.arrival);
-        let has_room = model.has_room_for(now, call.id, call.seats);
-        let caller = Caller {
-            call,
-            known: known.map(|entry| (entry.arrival, entry.since_ms(now))),
-            figure: match known {
-                Some(known) if !has_room => known.figure(),
-                _ => call.seats,
-            },
-            finish_join: false,
-        };
         let fails = |fault: Fault| call.fault == Some(fault);
         let refused = |fault| Expected::Refused(Refusal::Unmet(fault));
         let at_first = model.judge(now, &call, arrival);
@@ -1078,11 +1072,26 @@ impl Key<'_> {
             Verdict::TakesOver(_, needs_turn) => (true, needs_turn),
             Verdict::Full | Verdict::OwnerLimit => (false, false),
         };
-        let verdict = if needs_turn && self.name.serves_queue() {
-            let served = model.with_those_ahead_served(now, arrival);
-            served.map_or(Verdict::Full, |model| model.judge(now, &call, arrival))
+        let (then, verdict) = if needs_turn && self.name.serves_queue() {
+            match model.with_those_ahead_served(now, arrival) {
+                (then, true) => {
+                    let verdict = then.judge(now, &call, arrival);
+                    (then, verdict)
+                }
+                (then, false) => (then, Verdict::Full),
+            }
         } else {
-            at_first
+            (model.clone(), at_first)
+        };
+        let has_room = then.has_room_for(now, call.id, call.seats);
+        let caller = Caller {
+            call,
+            known: known.map(|entry| (entry.arrival, entry.since_ms(now))),
+            figure: match known {
+                Some(known) if !has_room => known.figure(),
+                _ => call.seats,
+            },
+            finish_join: false,
         };
         let expected = if model.is_live(now, call.id) {
             Expected::AlreadyActive
@@ -1105,7 +1114,7 @@ impl Key<'_> {
             Expected::Granted
         } else if !call.waits() {
             Expected::NoSeats
-        } else if known.is_none() && waiting.len() >= call.longest_queue {
+        } else if known.is_none() && then.waiting(now).len() >= call.longest_queue {
             Expected::Refused(Refusal::QueueFull)
         } else if known.is_none() && !has_room {
             Expected::Refused(Refusal::TooManyFigures)
@@ -1151,6 +1160,7 @@ impl Key<'_> {
             ..AcquireRequest::plain(&session, call.seats)
         };
         let denials = self.shared.denials;
+        self.used_at_grants.clear();
         let answer = self.machine().acquire(&request, &call);
         self.subject = Subject::Nobody;
         let model = &self.name.model;
@@ -1158,7 +1168,9 @@ impl Key<'_> {
         let came_to = match answer {
             Ok(Acquired::Granted(ref granted)) => {
                 // Those who were served after it are in the count of now, and not in its own.
-                assert!(granted.used <= call.seats as u64 && granted.used <= used);
+                let at_its_grant = self.used_at_grants.get(&call.id).copied();
+                assert_eq!(Some(granted.used), at_its_grant);
+                assert!(granted.used <= call.seats as u64);
                 assert_eq!((granted.seats, granted.lease), (call.seats, request.lease));
                 assert_eq!(granted.token.is_some(), call.with_token);
                 assert!(granted.replaced.is_none() || call.claim.takeover);
@@ -1303,16 +1315,13 @@ impl Key<'_> {
             claims.any(|claim| claim.owner == Some(owner))
         };
         let waiting: Vec<_> = model.queue.iter().filter(waits).map(|e| e.id).collect();
-        let others: Vec<usize> = model.live(now).map(|(id, _)| id).collect();
+        self.revoked.clear();
         let revoked = self.machine().revoke_owner(owner);
         assert_eq!(revoked, live.len());
+        self.revoked.sort_unstable();
+        assert_eq!(self.revoked, live, "nobody else's sessions");
         self.is_served();
         self.waits_no_longer(&waiting);
-        let model = &self.name.model;
-        for id in others {
-            let is_revoked = live.contains(&id);
-            assert_eq!(model.is_live(now, id), !is_revoked, "s{id}");
-        }
     }
 
     fn waits_no_longer(&self, ids: &[usize]) {
@@ -1544,6 +1553,8 @@ impl Host for Key<'_> {
     }
 
     fn observe(&mut self, used: u64) {
+        let (id, _) = self.granted.expect("a grant");
+        self.used_at_grants.insert(id, used);
         assert_eq!(used, self.name.model.taken(self.shared.now) as u64);
     }
 
@@ -1589,6 +1600,10 @@ impl Host for Key<'_> {
                 session,
                 why: Freed::Replaced,
             } => self.judge_end(id_of(session)),
+            Effect::Free {
+                session,
+                why: Freed::Revoked,
+            } => self.revoked.push(id_of(session)),
             Effect::Leave { session } => {
                 let (now, model) = (self.shared.now, &self.name.model);
                 let mut entries = model.queue.iter();
@@ -1757,6 +1772,8 @@ impl Name {
             replaces: None,
             taken_back: None,
             ended_for: None,
+            used_at_grants: BTreeMap::new(),
+            revoked: Vec::new(),
             left_over_limit: false,
             is_touched: false,
             woken: 0,
