@@ -2149,6 +2149,32 @@ impl Call {
         }
     }
 
+    fn weighing(mut self, weight: u32) -> Call {
+        self.claim.weight = weight;
+        self
+    }
+
+    /// Of the first owner, which may have so many sessions.
+    fn limited(mut self, max: u64) -> Call {
+        self.claim.owner = Some(OWNERS[0]);
+        self.claim.max_per_owner = Some(max);
+        self
+    }
+
+    /// The same, and one of these may end for it.
+    fn taking_over(self, max: u64) -> Call {
+        let mut call = self.limited(max);
+        call.claim.takeover = true;
+        call
+    }
+
+    fn with_token(self) -> Call {
+        Call {
+            with_token: true,
+            ..self
+        }
+    }
+
     fn leased(self, lease_ms: u64) -> Call {
         Call {
             lease_ms: Some(lease_ms),
@@ -2733,6 +2759,404 @@ fn a_seat_that_its_session_has_confirmed_is_not_taken_back() {
         world.settle();
         assert_eq!(world.used(), 1);
     }
+}
+
+/// Scenes with owners, weights and tokens, at the first name.
+impl World {
+    fn is_limited(&mut self, call: Call) -> (u64, u64) {
+        match self.try_acquire(call) {
+            Ok(Acquired::OwnerLimit { held, max }) => (held, max),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    /// Acquires by a takeover, and returns whose session has ended.
+    fn takes_over(&mut self, call: Call) -> usize {
+        match self.try_acquire(call) {
+            Ok(Acquired::Granted(granted)) => id_of(&granted.replaced.expect("a takeover")),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn token(&mut self, call: Call) -> u64 {
+        let token = match self.try_acquire(call) {
+            Ok(Acquired::Granted(granted)) => granted.token,
+            Ok(Acquired::AlreadyActive(active)) => active.token,
+            answer => panic!("{answer:?}"),
+        };
+        token.expect("it asked for one")
+    }
+
+    fn holds(&self, id: usize) -> bool {
+        let pool = self.names[0].pool();
+        pool.get(self.shared.now, &bytes_of(id)).is_some()
+    }
+}
+
+#[test]
+fn a_session_takes_as_many_seats_as_it_weighs() {
+    let mut world = World::new();
+    world.acquires(call(A, 5).weighing(3));
+    assert_eq!(world.used(), 3);
+    world.is_denied(call(BOB, 5).weighing(3));
+    world.acquires(call(BOB, 5).weighing(2));
+    assert_eq!(world.used(), 5);
+    world.is_denied(call(CAROL, 5));
+    // What it weighs is fixed by its grant.
+    let answer = world.try_acquire(call(A, 9).weighing(1));
+    assert!(matches!(answer, Ok(Acquired::AlreadyActive(_))));
+    assert_eq!(world.used(), 5);
+    world.does(Step::Release(0, A, Stated::Nothing));
+    assert_eq!(world.used(), 2);
+}
+
+#[test]
+fn an_expired_session_frees_all_its_seats_at_once() {
+    let mut world = World::new();
+    world.acquires(call(A, 5).weighing(4).leased(500));
+    world.acquires(call(BOB, 5));
+    world.take(Step::ClockMoves(499));
+    assert_eq!(world.used(), 5);
+    world.take(Step::ClockMoves(1));
+    assert_eq!(world.used(), 1);
+    world.acquires(call(CAROL, 5).weighing(4));
+}
+
+#[test]
+fn nobody_gets_past_a_heavier_waiter() {
+    let mut world = World::full(2);
+    let bob = world.blocks(call(BOB, 2).weighing(2));
+    let carol = world.blocks(call(CAROL, 2));
+    world.does(Step::Release(0, A, Stated::Nothing));
+    // One seat is free, and it is no one's: Bob needs two, and Carol is behind him.
+    assert_eq!((world.told(bob), world.told(carol)), (None, None));
+    world.is_denied(call(DAVE, 2));
+    world.does(Step::Release(0, 1, Stated::Nothing));
+    assert_eq!(world.told(bob), Some(Told::Granted));
+    assert_eq!(world.told(carol), None);
+}
+
+#[test]
+fn a_waiter_heavier_than_its_figure_holds_nobody_up() {
+    let mut world = World::full(2);
+    let bob = world.blocks(call(BOB, 2).weighing(3));
+    assert_eq!(world.queues(call(5, 2).weighing(MAX_WEIGHT)), 2);
+    let carol = world.blocks(call(CAROL, 2));
+    world.does(Step::Release(0, A, Stated::Nothing));
+    assert_eq!(
+        (world.told(bob), world.told(carol)),
+        (None, Some(Told::Granted))
+    );
+    assert_eq!((world.position(BOB), world.position(5)), (Some(1), Some(2)));
+    // RESIZE lets it count, and then it is ahead.
+    world.does(Step::Resize(0, 3));
+    world.is_denied(call(DAVE, 3));
+    world.does(Step::Release(0, CAROL, Stated::Nothing));
+    world.does(Step::Release(0, 1, Stated::Nothing));
+    assert_eq!(world.told(bob), Some(Told::Granted));
+}
+
+#[test]
+fn a_poll_with_a_lighter_weight_serves_whose_turn_it_is_then() {
+    let mut world = World::full(2);
+    world.queues(call(BOB, 2).weighing(2));
+    let carol = world.blocks(call(CAROL, 2));
+    world.does(Step::Release(0, A, Stated::Nothing));
+    world.does(Step::Release(0, 1, Stated::Nothing));
+    assert_eq!(world.told(carol), None);
+    // While grants are held, Bob joins anew instead of being granted what he asks for.
+    world.does(Step::Hold(true));
+    world.queues(call(BOB, 2));
+    world.does(Step::Hold(false));
+    world.does(Step::Tick);
+    assert_eq!(world.told(carol), Some(Told::Granted));
+    world.acquires(call(BOB, 2));
+}
+
+#[test]
+fn the_limit_of_an_owner_is_told_before_a_full_pool() {
+    let mut world = World::new();
+    world.acquires(call(A, 2).limited(2));
+    world.acquires(call(1, 2).limited(2));
+    for waits in [
+        call(BOB, 2).limited(2),
+        call(BOB, 9).limited(2).blocking(),
+        call(BOB, 2).limited(2).polling(500),
+    ] {
+        assert_eq!(world.is_limited(waits), (2, 2));
+        assert_eq!(world.position(BOB), None);
+    }
+    assert_eq!(world.is_limited(call(BOB, 2).limited(1)), (2, 1));
+    // A higher limit, no limit, or another owner is none of its business.
+    world.is_denied(call(BOB, 2).limited(3));
+    world.is_denied(call(BOB, 2));
+    world.acquires(call(BOB, 3).limited(3));
+    world.does(Step::Release(0, A, Stated::Nothing));
+    world.does(Step::Release(0, BOB, Stated::Nothing));
+    world.acquires(call(BOB, 2).limited(2));
+}
+
+#[test]
+fn a_session_that_holds_a_seat_is_never_above_the_limit() {
+    let mut world = World::new();
+    world.acquires(call(A, 2).limited(1));
+    let answer = world.try_acquire(call(A, 2).limited(1));
+    assert!(matches!(answer, Ok(Acquired::AlreadyActive(_))));
+}
+
+#[test]
+fn an_expired_session_counts_for_its_owner_no_longer() {
+    let mut world = World::new();
+    world.acquires(call(A, 5).limited(1).leased(500));
+    world.take(Step::ClockMoves(499));
+    assert_eq!(world.is_limited(call(BOB, 5).limited(1)), (1, 1));
+    world.take(Step::ClockMoves(1));
+    world.acquires(call(BOB, 5).limited(1));
+    // Nor does it come back when a floor rises or the clock steps back.
+    world.does(Step::Floor(900));
+    assert!(!world.holds(A));
+}
+
+#[test]
+fn a_takeover_ends_the_session_that_was_silent_for_the_longest() {
+    let mut world = World::new();
+    for id in 1..4 {
+        world.acquires(call(id, 9).limited(3));
+        world.does(Step::ClockMoves(1000));
+    }
+    world.does(Step::Heartbeat(0, 1, None, Stated::Nothing));
+    world.does(Step::ClockMoves(1000));
+    assert_eq!(world.takes_over(call(A, 9).taking_over(3)), 2);
+    assert_eq!(world.used(), 3);
+    // A lease that was renewed is a sign of life as well.
+    world.does(Step::ClockMoves(1000));
+    let answer = world.try_acquire(call(3, 9).leased(60_000));
+    assert!(matches!(answer, Ok(Acquired::AlreadyActive(_))));
+    world.does(Step::ClockMoves(1000));
+    assert_eq!(world.takes_over(call(5, 9).taking_over(3)), 1);
+}
+
+#[test]
+fn of_sessions_equally_silent_that_in_the_lowest_slot_ends() {
+    let mut world = World::new();
+    for id in [3, 1, 2] {
+        world.acquires(call(id, 9).limited(3));
+    }
+    assert_eq!(world.takes_over(call(A, 9).taking_over(3)), 3);
+    world.does(Step::Release(0, 1, Stated::Nothing));
+    world.acquires(call(3, 9).limited(3));
+    assert_eq!(world.takes_over(call(5, 9).taking_over(3)), A);
+}
+
+#[test]
+fn a_takeover_is_refused_where_it_would_not_help() {
+    let mut world = World::new();
+    for id in 1..4 {
+        world.acquires(call(id, 4).limited(3));
+    }
+    // One would end, and two be left with it.
+    assert_eq!(world.is_limited(call(A, 9).taking_over(2)), (3, 2));
+    // One seat comes free, and it needs three.
+    assert_eq!(
+        world.is_limited(call(A, 4).taking_over(3).weighing(3)),
+        (3, 3)
+    );
+    assert_eq!(world.used(), 3);
+    // Nobody of another owner ends for it.
+    world.acquires(call(5, 4));
+    let mut stranger = call(A, 4).taking_over(3);
+    stranger.claim.owner = Some(OWNERS[1]);
+    world.is_denied(stranger);
+    assert_eq!(world.used(), 4);
+}
+
+#[test]
+fn a_takeover_in_a_full_pool_passes_nobody_and_needs_no_turn() {
+    let mut world = World::new();
+    world.acquires(call(1, 2).limited(3));
+    world.acquires(call(5, 2));
+    let bob = world.blocks(call(BOB, 2));
+    assert_eq!(world.takes_over(call(A, 2).taking_over(3)), 1);
+    assert_eq!((world.used(), world.told(bob)), (2, None));
+    // A heavier one would take what is due to Bob.
+    world.does(Step::Resize(0, 3));
+    assert_eq!(world.told(bob), Some(Told::Granted));
+    world.does(Step::Hold(true));
+    assert_eq!(world.queues(call(CAROL, 4)), 1);
+    world.does(Step::Hold(false));
+    world.is_denied(call(6, 4).taking_over(3).weighing(2));
+    world.does(Step::Release(0, CAROL, Stated::Nothing));
+    assert_eq!(world.takes_over(call(6, 4).taking_over(3).weighing(2)), A);
+    assert_eq!(world.used(), 4);
+}
+
+#[test]
+fn a_lighter_successor_lets_the_queue_be_served() {
+    let mut world = World::new();
+    world.acquires(call(1, 3).limited(1).weighing(3));
+    let bob = world.blocks(call(BOB, 3).weighing(2));
+    assert_eq!(world.takes_over(call(A, 3).taking_over(1)), 1);
+    assert_eq!((world.told(bob), world.used()), (Some(Told::Granted), 3));
+}
+
+#[test]
+fn a_failed_condition_ends_nobody_for_a_takeover() {
+    let mut world = World::new();
+    world.acquires(call(1, 3).limited(1));
+    for fault in [Fault::Metadata, Fault::Memory] {
+        let faulty = Call {
+            fault: Some(fault),
+            ..call(A, 3).taking_over(1)
+        };
+        assert_eq!(world.try_acquire(faulty), Err(Refusal::Unmet(fault)));
+        assert!(world.holds(1));
+    }
+}
+
+#[test]
+fn a_client_at_its_turn_hears_that_its_owner_is_at_its_limit() {
+    let mut world = World::full(2);
+    let first = world.blocks(call(5, 2).limited(1));
+    let second = world.blocks(call(6, 2).limited(1).polling(60_000));
+    let last = world.blocks(call(BOB, 2));
+    world.does(Step::Revoke(0, 0, 1));
+    assert_eq!(world.told(first), Some(Told::Granted));
+    assert_eq!(world.told(second), Some(Told::OwnerLimit));
+    assert_eq!(world.names[0].pool().tickets(), 0, "its ticket goes, too");
+    world.settle();
+    assert_eq!(world.told(last), Some(Told::Granted));
+}
+
+#[test]
+fn a_client_at_its_turn_takes_over_if_it_said_so() {
+    let mut world = World::full(2);
+    let first = world.blocks(call(5, 2).limited(1));
+    let second = world.blocks(call(6, 2).taking_over(1));
+    world.does(Step::Revoke(0, 0, 1));
+    assert_eq!(world.told(first), Some(Told::Granted));
+    assert_eq!(world.told(second), Some(Told::Granted));
+    assert_eq!(
+        (world.holds(5), world.holds(6), world.used()),
+        (false, true, 1)
+    );
+}
+
+#[test]
+fn no_seat_is_kept_for_a_ticket_whose_owner_is_at_its_limit() {
+    let mut world = World::full(2);
+    world.queues(call(5, 2).limited(1));
+    world.queues(call(6, 2).taking_over(1));
+    let bob = world.blocks(call(BOB, 2));
+    world.acquires(call(7, 3).limited(1));
+    // Not its turn yet: it may be in time.
+    world.does(Step::Release(0, A, Stated::Nothing));
+    assert_eq!(world.position(5), Some(1));
+    world.does(Step::Release(0, 1, Stated::Nothing));
+    assert_eq!(world.position(5), None);
+    // The one that may take over keeps its seat until it polls.
+    assert_eq!((world.position(6), world.told(bob)), (Some(1), None));
+    assert_eq!(world.takes_over(call(6, 2).taking_over(1)), 7);
+    assert_eq!(world.told(bob), Some(Told::Granted));
+}
+
+#[test]
+fn a_poll_at_the_limit_is_told_so_and_keeps_its_position() {
+    let mut world = World::full(2);
+    world.queues(call(5, 2).limited(1));
+    world.acquires(call(6, 3).limited(1));
+    assert_eq!(world.is_limited(call(5, 2).limited(1).polling(500)), (1, 1));
+    assert_eq!(world.position(5), Some(1));
+    world.does(Step::Release(0, 6, Stated::Nothing));
+    assert_eq!(world.queues(call(5, 2).limited(1)), 1);
+}
+
+#[test]
+fn no_more_than_a_batch_leaves_for_its_owner_in_one_step() {
+    let mut world = World::full(1);
+    world.does(Step::Hold(true));
+    for id in 1..6 {
+        world.queues(call(id, 9).limited(1));
+    }
+    world.does(Step::Hold(false));
+    world.does(Step::Release(0, A, Stated::Nothing));
+    world.acquires(call(1, 9).limited(1));
+    let left = |world: &World| 4 - world.names[0].pool().tickets();
+    assert_eq!(left(&world), BATCH);
+    world.does(Step::Tick);
+    assert_eq!(left(&world), 4);
+    world.settle();
+}
+
+#[test]
+fn revoking_an_owner_ends_its_sessions_and_its_waits() {
+    let mut world = World::new();
+    world.acquires(call(1, 3).limited(5).leased(500));
+    world.acquires(call(5, 3).limited(5).weighing(2));
+    world.queues(call(6, 3).limited(5));
+    let client = world.blocks(call(7, 3).limited(5));
+    let bob = world.blocks(call(BOB, 3));
+    world.does(Step::RevokeOwner(0, 1));
+    assert_eq!(world.used(), 3);
+    world.does(Step::RevokeOwner(0, 0));
+    assert_eq!(world.told(client), Some(Told::NoSeats));
+    assert_eq!((world.told(bob), world.used()), (Some(Told::Granted), 1));
+    assert_eq!(world.names[0].pool().tickets(), 0);
+}
+
+#[test]
+fn a_predecessor_with_the_same_id_neither_keeps_nor_frees_the_seat() {
+    let mut world = World::new();
+    let first = world.token(call(A, 1).with_token().leased(500));
+    world.take(Step::ClockMoves(500));
+    let second = world.token(call(A, 1).with_token());
+    let third = world.token(call(A, 1).with_token());
+    assert!(first < second && second < third);
+    for void in [first, second, third + 1] {
+        world.at(0, |key| {
+            let beat = key.machine().heartbeat(b"s0", None, Some(void));
+            assert_eq!(beat, HeartbeatOutcome::NotActive);
+            assert_eq!(key.machine().release(b"s0", Some(void)), None);
+        });
+        world.check();
+    }
+    world.at(0, |key| {
+        let beat = key.machine().heartbeat(b"s0", None, Some(third));
+        assert!(matches!(beat, HeartbeatOutcome::Updated(_)));
+        assert_eq!(key.machine().release(b"s0", Some(third)), Some(0));
+    });
+    world.check();
+}
+
+#[test]
+fn a_void_token_takes_nobody_out_of_the_queue() {
+    let mut world = World::full(1);
+    world.queues(call(BOB, 1));
+    world.does(Step::Release(0, BOB, Stated::Void));
+    assert_eq!(world.position(BOB), Some(1));
+}
+
+#[test]
+fn a_blocked_client_has_its_token_with_its_grant() {
+    let mut world = World::full(1);
+    let bob = world.blocks(call(BOB, 1).with_token());
+    world.does(Step::Release(0, A, Stated::Nothing));
+    assert_eq!(world.told(bob), Some(Told::Granted));
+    let session = world.names[0].pool().iter().next().expect("Bob's");
+    let holder = world.names[0].pool().holder_of(session);
+    assert_eq!(holder.token, Some(world.shared.last_token));
+}
+
+#[test]
+fn a_grant_taken_back_leaves_its_claim_with_the_ticket() {
+    let mut world = World::full(2);
+    let heavy = call(BOB, 2).limited(1).weighing(2).polling(500);
+    world.blocks(heavy);
+    world.does(Step::Dies(0, BOB));
+    world.does(Step::Revoke(0, 0, 1));
+    world.does(Step::Tick);
+    let pool = world.names[0].pool();
+    let ticket = pool.any_ticket(b"s2").expect("his position is kept");
+    assert_eq!(pool.claim_of(ticket), heavy.claim);
 }
 
 /// Notes what is asked of it, and in which order.
