@@ -697,12 +697,19 @@ impl<'h, H: Host> Machine<'h, H> {
         }
         // It may be the turn of others by the figure or the weight that it states now.
         self.serve();
-        Ok(match client {
-            Some(client) => Acquired::Blocked(client),
-            None => Acquired::Queued {
-                used: self.used(),
-                position: self.queue().position(session).unwrap_or(1),
-            },
+        if let Some(client) = client {
+            return Ok(Acquired::Blocked(client));
+        }
+        let position = self.queue().position(session);
+        let limit = self.limit_reached(&request.claim());
+        if let Some((held, max)) = limit.filter(|_| position.is_none()) {
+            // Those who were served have made it its turn, and are of its owner.
+            self.host.count_denial();
+            return Ok(Acquired::OwnerLimit { held, max });
+        }
+        Ok(Acquired::Queued {
+            used: self.used(),
+            position: position.unwrap_or(1),
         })
     }
 

@@ -883,8 +883,10 @@ struct Key<'a> {
     used_at_grants: BTreeMap<usize, u64>,
     /// The sessions that were revoked.
     revoked: Vec<usize>,
-    /// Whether the ticket that was removed last was to leave for its owner's limit.
-    left_over_limit: bool,
+    /// Whose ticket was removed last, if it was to leave for its owner's limit.
+    left_over_limit: Option<usize>,
+    /// Those whose tickets have left for it.
+    sent_away: Vec<usize>,
     /// Whether anything was changed or told.
     is_touched: bool,
     /// Waiters served since the machine was last asked to serve.
@@ -1161,6 +1163,7 @@ impl Key<'_> {
         };
         let denials = self.shared.denials;
         self.used_at_grants.clear();
+        self.sent_away.clear();
         let answer = self.machine().acquire(&request, &call);
         self.subject = Subject::Nobody;
         let model = &self.name.model;
@@ -1204,6 +1207,11 @@ impl Key<'_> {
                 Expected::Blocked
             }
             Err(refusal) => Expected::Refused(refusal),
+        };
+        // Its turn may come as soon as it has joined, and its owner's limit with it.
+        let expected = match expected {
+            Expected::Queued if self.sent_away.contains(&call.id) => Expected::OwnerLimit,
+            expected => expected,
         };
         assert_eq!(came_to, expected, "what an ACQUIRE comes to");
         if let Expected::Granted | Expected::Queued | Expected::Blocked = expected {
@@ -1609,7 +1617,8 @@ impl Host for Key<'_> {
                 let mut entries = model.queue.iter();
                 let entry = entries.find(|entry| entry.id == id_of(session));
                 let is_over = entry.is_some_and(|entry| model.is_over_limit(now, entry));
-                self.left_over_limit = is_over && self.name.serves_queue() && !now.holds_grants;
+                let is_over = is_over && self.name.serves_queue() && !now.holds_grants;
+                self.left_over_limit = is_over.then(|| id_of(session));
             }
             Effect::Join(join) => {
                 let id = id_of(join.session);
@@ -1745,9 +1754,10 @@ impl Host for Key<'_> {
                 let has_one_less =
                     known.filter(|entry| entry.client.is_some()).count() > has_client;
                 assert!(
-                    self.left_over_limit || has_one_less,
+                    self.left_over_limit.is_some() || has_one_less,
                     "neither a ticket nor a client has left"
                 );
+                self.sent_away.extend(self.left_over_limit.take());
                 self.woken += 1;
             }
             Notice::Left => {}
@@ -1774,7 +1784,8 @@ impl Name {
             ended_for: None,
             used_at_grants: BTreeMap::new(),
             revoked: Vec::new(),
-            left_over_limit: false,
+            left_over_limit: None,
+            sent_away: Vec::new(),
             is_touched: false,
             woken: 0,
         }
@@ -3071,6 +3082,20 @@ fn a_poll_at_the_limit_is_told_so_and_keeps_its_position() {
 }
 
 #[test]
+fn a_ticket_that_leaves_as_soon_as_it_joins_is_told_why() {
+    let mut world = World::full(2);
+    let first = world.blocks(call(6, 2).weighing(2).limited(1));
+    world.blocks(call(5, 2).weighing(2));
+    // The pool goes, and the timer has not come. So the call serves the first, which shuts the
+    // second out.
+    world.take(Step::Delete(0));
+    let poll = call(BOB, 3).limited(1).polling(500);
+    assert_eq!(world.is_limited(poll), (1, 1));
+    assert_eq!(world.told(first), Some(Told::Granted));
+    assert_eq!(world.position(BOB), None);
+}
+
+#[test]
 fn no_more_than_a_batch_leaves_for_its_owner_in_one_step() {
     let mut world = World::full(1);
     world.does(Step::Hold(true));
@@ -3104,7 +3129,7 @@ fn revoking_an_owner_ends_its_sessions_and_its_waits() {
 }
 
 #[test]
-fn a_predecessor_with_the_same_id_neither_keeps_nor_frees_the_seat() {
+fn a_predecessor_of_the_same_id_neither_keeps_nor_frees_it() {
     let mut world = World::new();
     let first = world.token(call(A, 1).with_token().leased(500));
     world.take(Step::ClockMoves(500));
