@@ -4,15 +4,18 @@
 //! Random histories of all commands, with jumps of the clock in both directions. After each step
 //! the pool must answer as the model does; a second pool that only ever saw the effects, and a
 //! third that went through the encoding, must be its equals.
+//!
+//! `SEAT_TRUST=full` tries ten thousand histories.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::env;
 
 use proptest::prelude::*;
 use seat_pool::{
-    AcquireRequest, Acquired, AlreadyActive, Applied, BlockedQueue, Conditions, Decoder, Effect,
-    Freed, Granted, HeartbeatOutcome, Host, Import, Lease, Machine, Metadata, Moment, Notice,
-    Outcome, Pool, StaleCursor, Waiter,
+    AcquireRequest, Acquired, AlreadyActive, Applied, BlockedQueue, Claim, Conditions, Decoder,
+    Effect, Freed, Granted, HeartbeatOutcome, Holder, Host, Import, Lease, MAX_WEIGHT, Machine,
+    Metadata, Moment, Notice, Outcome, Pool, Session, StaleCursor, Waiter,
 };
 
 #[derive(Clone, Debug)]
@@ -22,10 +25,25 @@ enum Step {
         seats: i64,
         lease_ms: Option<u64>,
         metadata: &'static str,
+        claim: Claim<'static>,
+        with_token: bool,
     },
     Heartbeat {
         id: u8,
         lease_ms: Option<u64>,
+        token: Stated,
+    },
+    Release {
+        id: u8,
+        token: Stated,
+    },
+    RevokeOwner {
+        owner: &'static [u8],
+    },
+    /// As from a primary: a session has this token.
+    Token {
+        id: u8,
+        token: u64,
     },
     Renew {
         id: u8,
@@ -51,6 +69,31 @@ enum Step {
     },
 }
 
+/// Which token a call states, if it states one.
+#[derive(Clone, Copy, Debug)]
+enum Stated {
+    Nothing,
+    Present,
+    Void,
+}
+
+const OWNERS: [&[u8]; 3] = [b"ada", &[0xff; 300], b"\0"];
+
+fn claim() -> impl Strategy<Value = Claim<'static>> {
+    let weight = prop_oneof![6 => Just(1u32), 4 => 2..5u32, 1 => Just(MAX_WEIGHT)];
+    let owner = prop::option::of(prop::sample::select(OWNERS.to_vec()));
+    let limit = prop::option::of((1..4u64, any::<bool>()));
+    (owner, limit, weight).prop_map(|(owner, limit, weight)| {
+        let limit = limit.filter(|_| owner.is_some());
+        Claim {
+            owner,
+            max_per_owner: limit.map(|(max, _)| max),
+            takeover: limit.is_some_and(|(_, takeover)| takeover),
+            weight,
+        }
+    })
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let id = 0..12u8;
     let lease = prop::option::of(1..5000u64);
@@ -65,11 +108,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Some(r#"{"acquired_at":1600000000,"last_heartbeat":1600000060,"heartbeat_count":3}"#),
         Some(r#"{"last_heartbeat":1600000060,"user":"b"}"#),
     ]);
+    let seats = prop_oneof![6 => -1..9i64, 1 => Just(i64::from(MAX_WEIGHT) + 3)];
+    let token = prop::sample::select(vec![Stated::Nothing, Stated::Present, Stated::Void]);
     let why = prop::sample::select(vec![Freed::Released, Freed::Revoked, Freed::Expired]);
     let step = prop_oneof![
-        6 => (id.clone(), -1..6i64, lease.clone(), metadata)
-            .prop_map(|(id, seats, lease_ms, metadata)| Step::Acquire { id, seats, lease_ms, metadata }),
-        4 => (id.clone(), lease).prop_map(|(id, lease_ms)| Step::Heartbeat { id, lease_ms }),
+        6 => (id.clone(), seats, lease.clone(), metadata, claim(), any::<bool>())
+            .prop_map(|(id, seats, lease_ms, metadata, claim, with_token)| {
+                Step::Acquire { id, seats, lease_ms, metadata, claim, with_token }
+            }),
+        4 => (id.clone(), lease, token.clone())
+            .prop_map(|(id, lease_ms, token)| Step::Heartbeat { id, lease_ms, token }),
+        2 => (id.clone(), token).prop_map(|(id, token)| Step::Release { id, token }),
+        1 => prop::sample::select(OWNERS.to_vec()).prop_map(|owner| Step::RevokeOwner { owner }),
+        1 => (id.clone(), 1..200u64).prop_map(|(id, token)| Step::Token { id, token }),
         1 => (id.clone(), 1..5000u64).prop_map(|(id, lease_ms)| Step::Renew { id, lease_ms }),
         3 => (id.clone(), why).prop_map(|(id, why)| Step::Free { id, why }),
         2 => (id, stored).prop_map(|(id, json)| Step::Import { id, json }),
@@ -88,6 +139,11 @@ struct ModelSession {
     last_heartbeat: Option<i64>,
     count: Option<i64>,
     lease: Option<Lease>,
+    owner: Option<&'static [u8]>,
+    weight: u32,
+    token: Option<u64>,
+    /// The lowest number that no other session had when it came.
+    slot: usize,
 }
 
 impl ModelSession {
@@ -97,6 +153,14 @@ impl ModelSession {
         } = moment;
         self.lease
             .is_none_or(|lease| now_ms < lease.deadline_ms || now_ms < floor_ms)
+    }
+
+    /// The last sign of life, in milliseconds.
+    fn heard_ms(&self) -> Option<i64> {
+        let seconds = self.last_heartbeat.max(self.acquired_at);
+        let lease = self.lease;
+        let renewed = lease.map(|lease| lease.deadline_ms - lease.length_ms as i64);
+        seconds.map(|seconds| seconds * 1000).max(renewed)
     }
 
     fn json(&self) -> Option<serde_json::Value> {
@@ -114,6 +178,17 @@ impl ModelSession {
     }
 }
 
+/// What a call of a session that holds no seat comes to.
+enum Verdict {
+    /// For the session that ends for it, if one does.
+    Granted(Option<Vec<u8>>),
+    NoSeats,
+    OwnerLimit {
+        held: u64,
+        max: u64,
+    },
+}
+
 /// The pool under test with those that follow it, and the model.
 struct World {
     moment: Moment,
@@ -121,8 +196,14 @@ struct World {
     follower: Pool,
     sessions: BTreeMap<Vec<u8>, ModelSession>,
     seats: i64,
-    /// What the last effect of the machine came to.
-    applied: Option<Applied>,
+    /// What the last effect of the machine came to, apart from the ends of other sessions.
+    applied: Vec<Applied>,
+    /// Who has made way for a grant, or was revoked with its owner.
+    ended: Vec<(Vec<u8>, Freed)>,
+    last_token: u64,
+    denials: u64,
+    /// The seats that were taken with each grant.
+    observed: Vec<u64>,
     blocked: BlockedQueue<Infallible>,
 }
 
@@ -147,7 +228,8 @@ impl Host for World {
     }
 
     fn next_token(&mut self) -> u64 {
-        panic!("nobody asks for a token")
+        self.last_token += 1;
+        self.last_token
     }
 
     fn block_client(&mut self, _session: &[u8]) -> Option<Infallible> {
@@ -157,13 +239,26 @@ impl Host for World {
     fn commit(&mut self, effect: &Effect<'_>) {
         let applied = self.apply(effect);
         if let Effect::Free { session, why } = effect {
-            // An expired session makes way for a grant.
-            assert_eq!((applied, *why), (Applied::Done, Freed::Expired));
-            let expired = self.sessions.remove(*session).expect("a known session");
-            assert!(!expired.is_live(self.moment), "a live session made way");
+            assert_eq!(applied, Applied::Done);
+            let ended = self.sessions.remove(*session).expect("a known session");
+            let is_live = ended.is_live(self.moment);
+            assert_eq!(is_live, *why != Freed::Expired, "{why:?}");
+            if is_live {
+                self.ended.push((session.to_vec(), *why));
+            }
             return;
         }
-        assert_eq!(self.applied.replace(applied), None, "one effect a call");
+        self.applied.push(applied);
+    }
+
+    fn observe(&mut self, used: u64) {
+        self.observed.push(used);
+        self.pool.note_used(used);
+    }
+
+    fn count_denial(&mut self) {
+        self.denials += 1;
+        self.pool.count_denial();
     }
 
     fn confirm(&mut self, _session: &[u8]) {}
@@ -217,7 +312,11 @@ impl World {
             follower: Pool::new(0),
             sessions: BTreeMap::new(),
             seats: 0,
-            applied: None,
+            applied: Vec::new(),
+            ended: Vec::new(),
+            last_token: 0,
+            denials: 0,
+            observed: Vec::new(),
             blocked: BlockedQueue::new(),
         }
     }
@@ -242,12 +341,65 @@ impl World {
         assert_eq!(applied, expected);
     }
 
-    fn used(&self) -> usize {
-        let live = self
-            .sessions
-            .values()
-            .filter(|session| session.is_live(self.moment));
-        live.count()
+    fn all_live(&self) -> impl Iterator<Item = (&Vec<u8>, &ModelSession)> {
+        let sessions = self.sessions.iter();
+        sessions.filter(|(_, session)| session.is_live(self.moment))
+    }
+
+    fn used(&self) -> u64 {
+        let live = self.all_live();
+        live.map(|(_, session)| u64::from(session.weight)).sum()
+    }
+
+    fn owned(&self, owner: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &ModelSession)> {
+        let live = self.all_live();
+        live.filter(move |(_, session)| session.owner == Some(owner))
+    }
+
+    /// What a call of a session that holds no seat comes to where nobody waits.
+    fn judge(&self, seats: i64, claim: Claim<'_>) -> Verdict {
+        let fits = |freed: u32| {
+            let used = i128::from(self.used()) - i128::from(freed);
+            used + i128::from(claim.weight) <= i128::from(seats)
+        };
+        let owned = claim.owner.zip(claim.max_per_owner);
+        let held = |owner| self.owned(owner).count() as u64;
+        let limit = owned.map(|(owner, max)| (held(owner), max));
+        let is_at_limit = limit.is_some_and(|(held, max)| held >= max);
+        if !is_at_limit && fits(0) {
+            return Verdict::Granted(None);
+        }
+        if claim.takeover
+            && let Some((owner, max)) = owned
+            && held(owner) <= max
+        {
+            let silent = self.owned(owner);
+            let silent = silent.min_by_key(|(_, session)| (session.heard_ms(), session.slot));
+            if let Some((id, _)) = silent.filter(|(_, session)| fits(session.weight)) {
+                return Verdict::Granted(Some(id.clone()));
+            }
+        }
+        match limit.filter(|_| is_at_limit) {
+            Some((held, max)) => Verdict::OwnerLimit { held, max },
+            None => Verdict::NoSeats,
+        }
+    }
+
+    /// The lowest number that no session has.
+    fn free_slot(&self) -> usize {
+        let taken = |slot| self.sessions.values().any(|session| session.slot == slot);
+        (0..).find(|&slot| !taken(slot)).expect("a number")
+    }
+
+    /// The token that a call states, and whether a live session has it.
+    fn stated(&self, id: &[u8], stated: Stated) -> (Option<u64>, bool) {
+        let own = self.live(id).and_then(|session| session.token);
+        match (stated, own) {
+            (Stated::Nothing, _) => (None, true),
+            (Stated::Present, Some(token)) => (Some(token), true),
+            (Stated::Void, Some(token)) => (Some(token + 1), false),
+            (Stated::Present | Stated::Void, None) => (Some(1), false),
+        }
     }
 
     fn live(&self, id: &[u8]) -> Option<&ModelSession> {
@@ -265,54 +417,66 @@ impl World {
                 seats,
                 lease_ms,
                 metadata,
+                claim,
+                with_token,
             } => {
                 let id = id_bytes(id);
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
                 let parsed = Metadata::parse(metadata.as_bytes(), 1000).unwrap();
                 let count = parsed.heartbeat_count;
-                let used = self.used() as u64;
-                let expected = if self.live(&id).is_some() {
-                    let renewed = lease;
-                    Acquired::AlreadyActive(AlreadyActive {
-                        used,
-                        renewed,
-                        token: None,
-                    })
-                } else if self.used() as i64 >= seats {
-                    Acquired::NoSeats { used }
-                } else {
-                    let used = used + 1;
-                    Acquired::Granted(Granted {
-                        used,
-                        seats,
-                        lease,
-                        token: None,
-                        replaced: None,
-                    })
-                };
+                let used = self.used();
+                let was_live = self.live(&id).is_some();
+                let verdict = self.judge(seats, claim);
                 let request = AcquireRequest {
                     lease,
+                    weight: claim.weight,
+                    owner: claim.owner,
+                    max_per_owner: claim.max_per_owner,
+                    takeover: claim.takeover,
+                    with_token,
                     ..AcquireRequest::plain(&id, seats)
                 };
+                let (tokens, denials) = (self.last_token, self.denials);
                 let answer = Machine::new(self, moment).acquire(&request, &Sound(parsed));
-                assert_eq!(answer.as_ref(), Ok(&expected));
-                let applied = self.applied.take();
-                match expected {
-                    Acquired::Granted(_) => {}
-                    Acquired::AlreadyActive(_) => {
-                        assert_eq!(applied, lease.map(|_| Applied::Done));
-                        if let Some(session) =
-                            self.sessions.get_mut(&id).filter(|_| lease.is_some())
-                        {
-                            session.lease = lease;
-                        }
-                        return;
-                    }
-                    _ => {
-                        assert_eq!(applied, None);
-                        return;
-                    }
+                let answer = answer.expect("nothing is refused");
+                let applied = std::mem::take(&mut self.applied);
+                let ended = std::mem::take(&mut self.ended);
+                let observed = std::mem::take(&mut self.observed);
+                let token = with_token.then_some(tokens + 1);
+                if was_live {
+                    let renewed = lease;
+                    let active = AlreadyActive {
+                        used,
+                        renewed,
+                        token,
+                    };
+                    assert_eq!(answer, Acquired::AlreadyActive(active));
+                    let effects = usize::from(lease.is_some()) + usize::from(with_token);
+                    assert_eq!(applied, vec![Applied::Done; effects]);
+                    let session = self.sessions.get_mut(&id).expect("it is live");
+                    session.lease = lease.or(session.lease);
+                    session.token = token.or(session.token);
+                    return;
                 }
+                let replaced = match verdict {
+                    Verdict::Granted(replaced) => replaced,
+                    denied => {
+                        let expected = match denied {
+                            Verdict::OwnerLimit { held, max } => Acquired::OwnerLimit { held, max },
+                            _ => Acquired::NoSeats { used },
+                        };
+                        assert_eq!(answer, expected);
+                        assert_eq!(self.denials, denials + 1);
+                        assert_eq!(
+                            (applied, ended),
+                            (vec![], vec![]),
+                            "a denial changes something"
+                        );
+                        return;
+                    }
+                };
+                let replaced_now = replaced.iter().map(|id| (id.clone(), Freed::Replaced));
+                assert_eq!(ended, replaced_now.collect::<Vec<_>>());
                 self.seats = seats;
                 let seconds = now_ms / 1000;
                 let session = ModelSession {
@@ -321,25 +485,49 @@ impl World {
                     last_heartbeat: Some(seconds),
                     count,
                     lease,
+                    owner: claim.owner,
+                    weight: claim.weight,
+                    token,
+                    slot: self.free_slot(),
                 };
-                self.note_session(applied.expect("a grant"), id, session);
-                assert!(
-                    (self.pool.used(moment) as i64) <= seats,
-                    "granted above the limit"
-                );
+                let [applied] = applied[..] else {
+                    panic!("{applied:?} for one grant");
+                };
+                self.note_session(applied, id, session);
+                let used = self.used();
+                assert_eq!(observed, [used]);
+                let granted = Granted {
+                    used,
+                    seats,
+                    lease,
+                    token,
+                    replaced: replaced.map(Vec::into_boxed_slice),
+                };
+                assert_eq!(answer, Acquired::Granted(granted));
+                assert!(used as i64 <= seats, "granted above the limit");
                 // A floor that rises may have the expired ones be live again.
-                assert!(
-                    self.pool.len() as i64 <= seats,
-                    "expired sessions stand above the limit"
-                );
+                let weights = self.sessions.values();
+                let all: u64 = weights.map(|session| u64::from(session.weight)).sum();
+                assert!(all as i64 <= seats, "expired sessions stand above it");
+                if let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) {
+                    let sessions = self.sessions.values();
+                    let all = sessions.filter(|session| session.owner == Some(owner));
+                    assert!(all.count() as u64 <= max, "more than its owner may have");
+                }
             }
-            Step::Heartbeat { id, lease_ms } => {
+            Step::Heartbeat {
+                id,
+                lease_ms,
+                token,
+            } => {
                 let id = id_bytes(id);
                 let lease = lease_ms.and_then(|length_ms| Lease::starting(now_ms, length_ms));
-                let decision = Machine::new(self, moment).heartbeat(&id, lease, None);
-                let applied = self.applied.take();
-                let Some(mut session) = self.live(&id).cloned() else {
+                let (token, is_present) = self.stated(&id, token);
+                let decision = Machine::new(self, moment).heartbeat(&id, lease, token);
+                let applied = std::mem::take(&mut self.applied);
+                let Some(mut session) = self.live(&id).filter(|_| is_present).cloned() else {
                     assert_eq!(decision, HeartbeatOutcome::NotActive);
+                    assert_eq!(applied, []);
                     return;
                 };
                 if session.metadata.is_none() {
@@ -357,8 +545,40 @@ impl World {
                 });
                 session.lease = lease.or(own);
                 assert_eq!(Some(heartbeat.heartbeat_count), session.count);
-                assert_eq!(applied, Some(Applied::Done));
+                assert_eq!(applied, [Applied::Done]);
                 self.sessions.insert(id, session);
+            }
+            Step::Release { id, token } => {
+                let id = id_bytes(id);
+                let (token, is_present) = self.stated(&id, token);
+                let was_live = self.live(&id).is_some() && is_present;
+                let used = Machine::new(self, moment).release(&id, token);
+                assert_eq!(used, was_live.then(|| self.used()));
+                let ended = std::mem::take(&mut self.ended);
+                let expected = was_live.then_some((id, Freed::Released));
+                assert_eq!(ended, expected.into_iter().collect::<Vec<_>>());
+            }
+            Step::RevokeOwner { owner } => {
+                let owned = self.owned(owner);
+                let mut owned: Vec<_> = owned.map(|(id, _)| (id.clone(), Freed::Revoked)).collect();
+                let revoked = Machine::new(self, moment).revoke_owner(owner);
+                assert_eq!(revoked, owned.len());
+                let mut ended = std::mem::take(&mut self.ended);
+                ended.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                owned.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                assert_eq!(ended, owned);
+            }
+            Step::Token { id, token } => {
+                let id = id_bytes(id);
+                let applied = self.apply(&Effect::Token {
+                    session: &id,
+                    token,
+                });
+                assert_eq!(applied, changing(self.sessions.contains_key(&id)));
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.token = Some(token);
+                }
+                self.last_token = self.last_token.max(token);
             }
             Step::Renew { id, lease_ms } => {
                 let id = id_bytes(id);
@@ -391,6 +611,10 @@ impl World {
                     last_heartbeat: heard.or(json.is_none().then_some(now_ms / 1000)),
                     count: known["heartbeat_count"].as_i64(),
                     lease: None,
+                    owner: None,
+                    weight: 1,
+                    token: None,
+                    slot: self.free_slot(),
                 };
                 self.commit_session(effect, id.clone(), session);
             }
@@ -420,10 +644,53 @@ impl World {
         }
     }
 
+    fn check_holders(&self) {
+        let moment = self.moment;
+        for session in self.pool.iter() {
+            let known = &self.sessions[session.id()];
+            let holder = Holder {
+                owner: known.owner,
+                weight: known.weight,
+                token: known.token,
+            };
+            assert_eq!(self.pool.holder_of(session), holder);
+            assert!(known.token <= Some(self.pool.last_token()));
+        }
+        let mut listed: Vec<_> = self.pool.owners(moment).collect();
+        listed.sort_unstable();
+        let mut owners: Vec<_> = OWNERS
+            .into_iter()
+            .map(|owner| {
+                let weights = self.owned(owner);
+                let weights = weights.map(|(_, session)| u64::from(session.weight));
+                (
+                    owner,
+                    self.owned(owner).count() as u64,
+                    weights.sum::<u64>(),
+                )
+            })
+            .collect();
+        for &(owner, sessions, _) in &owners {
+            assert_eq!(self.pool.held(moment, owner), sessions);
+            let mut owned: Vec<_> = self.pool.owned(moment, owner).map(Session::id).collect();
+            owned.sort_unstable();
+            let expected: Vec<_> = self.owned(owner).map(|(id, _)| id.as_slice()).collect();
+            assert_eq!(owned, expected);
+        }
+        owners.retain(|&(_, sessions, _)| sessions > 0);
+        owners.sort_unstable();
+        assert_eq!(listed, owners);
+        assert_eq!(self.pool.count_owners(moment), owners.len());
+    }
+
     fn check(&self) {
         let moment = self.moment;
         let now_ms = moment.now_ms;
-        assert_eq!(self.pool.used(moment), self.used() as u64, "used");
+        assert_eq!(self.pool.used(moment), self.used(), "used");
+        assert_eq!(self.pool.count(moment), self.all_live().count(), "live");
+        assert_eq!(self.pool.denied(), self.denials, "denied");
+        assert!(self.pool.peak_used(moment) >= self.used());
+        self.check_holders();
         assert_eq!(self.pool.len(), self.sessions.len(), "sessions");
         let live = self
             .sessions
@@ -518,8 +785,16 @@ fn reload(pool: &Pool) -> Pool {
     decoder.finish().expect("a sound pool")
 }
 
+fn histories() -> u32 {
+    match env::var("SEAT_TRUST").as_deref() {
+        Ok("full") => 10_000,
+        Ok(other) => panic!("SEAT_TRUST is {other:?}, but can only be \"full\""),
+        Err(_) => 400,
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: histories(), ..ProptestConfig::default() })]
 
     #[test]
     fn the_pool_answers_as_a_naive_model_does(steps in steps()) {
