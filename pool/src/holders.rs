@@ -315,46 +315,42 @@ fn name_in(owners: &Slab<Owner>, number: u32) -> &[u8] {
 /// The numbers of entries by the slots of their sessions. A chunk is there only where some slot has
 /// an entry: a session without one costs four bytes in such a chunk, and nothing elsewhere.
 #[derive(Clone, Debug, Default)]
-struct Numbers(Vec<Option<Box<NumberChunk>>>);
+struct Numbers(Vec<NumberChunk>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct NumberChunk {
-    /// One more than the number, or 0 for none.
-    numbers: [u32; CHUNK],
+    /// Of each slot one more than the number, or 0 for none.
+    numbers: Option<Box<[u32; CHUNK]>>,
     taken: usize,
 }
 
 impl Numbers {
     fn get(&self, slot: u32) -> Option<u32> {
         let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
-        let chunk = self.0.get(chunk)?.as_ref()?;
-        chunk.numbers[offset].checked_sub(1)
+        let numbers = self.0.get(chunk)?.numbers.as_ref()?;
+        numbers[offset].checked_sub(1)
     }
 
     fn set(&mut self, slot: u32, number: u32) {
         let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
         if self.0.len() <= chunk {
-            self.0.resize_with(chunk + 1, || None);
+            self.0.resize_with(chunk + 1, NumberChunk::default);
         }
-        let chunk = self.0[chunk].get_or_insert_with(|| {
-            Box::new(NumberChunk {
-                numbers: [0; CHUNK],
-                taken: 0,
-            })
-        });
-        chunk.numbers[offset] = number + 1;
+        let chunk = &mut self.0[chunk];
+        let numbers = chunk.numbers.get_or_insert_with(|| Box::new([0; CHUNK]));
+        numbers[offset] = number + 1;
         chunk.taken += 1;
     }
 
     fn remove(&mut self, slot: u32) -> Option<u32> {
-        let (number, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
-        let place = self.0.get_mut(number)?;
-        let chunk = place.as_mut()?;
-        let removed = std::mem::take(&mut chunk.numbers[offset]).checked_sub(1)?;
+        let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let chunk = self.0.get_mut(chunk)?;
+        let numbers = chunk.numbers.as_mut()?;
+        let removed = std::mem::take(&mut numbers[offset]).checked_sub(1)?;
         chunk.taken -= 1;
         if chunk.taken == 0 {
-            *place = None;
-            while self.0.last().is_some_and(Option::is_none) {
+            chunk.numbers = None;
+            while self.0.last().is_some_and(|chunk| chunk.taken == 0) {
                 self.0.pop();
             }
         }
@@ -362,8 +358,110 @@ impl Numbers {
     }
 
     fn memory_bytes(&self) -> usize {
-        let chunks = self.0.iter().flatten().count();
-        chunks * allocated(size_of::<NumberChunk>())
-            + allocated(self.0.capacity() * size_of::<Option<Box<NumberChunk>>>())
+        let chunks = self.0.iter().filter(|chunk| chunk.taken > 0);
+        chunks.count() * allocated(size_of::<[u32; CHUNK]>())
+            + allocated(self.0.capacity() * size_of::<NumberChunk>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Effect, Freed, Grant, Holder, Lease, Metadata, Moment, Pool};
+
+    const SESSIONS: u32 = 20 * super::CHUNK as u32;
+
+    fn pool_of(sessions: u32, holder: impl Fn(u32) -> Holder<'static>) -> Pool {
+        let mut pool = Pool::new(0);
+        for number in 0..sessions {
+            let id = number.to_le_bytes();
+            let lease = Lease::starting(0, 1 + u64::from(number)).filter(|_| number % 2 == 0);
+            let metadata = Metadata::NONE;
+            let grant = Grant::starting(0, &id, 9, &metadata, lease);
+            let holder = holder(number);
+            pool.apply(&Effect::Grant(Grant { holder, ..grant }));
+        }
+        pool
+    }
+
+    #[test]
+    fn a_plain_pool_has_room_for_nothing_but_a_pointer() {
+        assert!(size_of::<Pool>() <= 256, "{}", size_of::<Pool>());
+        let mut pool = pool_of(SESSIONS - 1, |_| Holder::PLAIN);
+        let plain = pool.memory_bytes();
+        pool.apply(&Effect::Token {
+            session: &7u32.to_le_bytes(),
+            token: 1,
+        });
+        assert!(pool.holders.is_some());
+        let metadata = Metadata::NONE;
+        let again = Grant::starting(0, &[7, 0, 0, 0], 9, &metadata, None);
+        pool.apply(&Effect::Grant(again));
+        assert!(pool.holders.is_none(), "a grant has no token of before");
+        assert!(pool.memory_bytes() <= plain + 64, "all is given back");
+    }
+
+    #[test]
+    fn a_plain_session_beside_others_costs_four_bytes() {
+        let with_token = |token| Holder {
+            token: Some(token),
+            ..Holder::PLAIN
+        };
+        let plain = pool_of(SESSIONS, |_| Holder::PLAIN).memory_bytes();
+        // One in each chunk of slots has an entry.
+        let some = pool_of(SESSIONS, |number| match number % 256 {
+            0 => with_token(1),
+            _ => Holder::PLAIN,
+        });
+        let entries = (SESSIONS / 256) as usize * 256;
+        let added = some.memory_bytes() - plain;
+        assert!(added <= 4 * SESSIONS as usize + entries, "{added}");
+        // All are in the same one.
+        let few = pool_of(SESSIONS, |number| match number < 20 {
+            true => with_token(1),
+            false => Holder::PLAIN,
+        });
+        let added = few.memory_bytes() - plain;
+        assert!(added <= 4 * 256 + 20 * 256, "{added}");
+    }
+
+    #[test]
+    fn an_owner_is_stored_once_and_goes_with_its_last_session() {
+        let long = &[b'o'; 1000];
+        let of_one = |_| Holder {
+            owner: Some(long),
+            ..Holder::PLAIN
+        };
+        let mut pool = pool_of(SESSIONS, of_one);
+        let plain = pool_of(SESSIONS, |_| Holder::PLAIN);
+        let added = pool.memory_bytes() - plain.memory_bytes();
+        assert!(added < 100 * SESSIONS as usize, "{added}");
+        let now = Moment::at(1000);
+        // Of those with a lease, the numbers below 1000 have expired.
+        assert_eq!(pool.held(now, long), u64::from(SESSIONS) - 500);
+        assert_eq!(pool.count_owners(now), 1);
+        for number in 0..SESSIONS {
+            assert_eq!(pool.owners(Moment::at(0)).count(), 1);
+            pool.apply(&Effect::freeing(&number.to_le_bytes(), Freed::Released));
+        }
+        assert_eq!(pool.count_owners(now), 0);
+        assert!(pool.holders.is_none());
+    }
+
+    #[test]
+    fn weights_are_summed_up_to_the_largest_of_all() {
+        let heaviest = |_| Holder {
+            weight: crate::MAX_WEIGHT,
+            ..Holder::PLAIN
+        };
+        let pool = pool_of(SESSIONS, heaviest);
+        let weight = u64::from(crate::MAX_WEIGHT);
+        assert_eq!(pool.used(Moment::at(0)), u64::from(SESSIONS) * weight);
+        let half = u64::from(SESSIONS / 2);
+        let at_the_end = Moment::at(i64::from(SESSIONS));
+        assert_eq!(pool.used(at_the_end), half * weight);
+        assert_eq!(
+            pool.used(Moment::with_floor(9999, 10_000)),
+            2 * half * weight
+        );
     }
 }

@@ -350,7 +350,10 @@ pub enum WaitEnd {
 ///
 /// It owns every rule of acquiring, releasing and queueing:
 ///
-/// - *No grant lifts the seats that are taken above what its session stated.*
+/// - *No grant lifts the seats that are taken above what its session stated*, nor the live sessions
+///   of its owner above the limit that it stated.
+/// - *A takeover ends one session, and only if that helps*: of the owner's live ones that which was
+///   silent for the longest, in the step of the grant that it is for.
 /// - *Nobody gets past the queue.* A newcomer is judged as the last, see [`Queue`].
 /// - *No seat is idle while a waiter may have it.* The queue is served after each change that may
 ///   make it somebody's turn: of the seats that are taken, up or down, of who waits, and of a
@@ -368,7 +371,9 @@ pub enum WaitEnd {
 ///           │                                             │
 ///    holds a seat? ──yes──> AlreadyActive          change what is so
 ///           │                                             │
-///    its turn? ──yes──> grant ──────────────────────┐     │
+///    its turn, or a takeover? ──yes──> grant ───────┐     │
+///           │                                       │     │
+///    owner at its limit? ──yes──> OwnerLimit        │     │
 ///           │                                       v     v
 ///    may wait? ──yes──> join the queue ───────────> serve: tickets that end, then whose turn it is
 ///           │                                             │

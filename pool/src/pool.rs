@@ -78,7 +78,7 @@ pub struct Pool {
     denied: u64,
     peak_used: u64,
     /// Most pools have no session with an owner, a weight above 1 or a token.
-    holders: Option<Box<Holders>>,
+    pub(crate) holders: Option<Box<Holders>>,
     /// Most pools never have any.
     tickets: Option<Box<Tickets>>,
 }
