@@ -72,6 +72,7 @@ impl Holders {
 
     /// Notes what the session in a slot has, which is not plain. Its slot must have nothing yet.
     /// O(log n).
+    #[inline(never)]
     pub(crate) fn insert(&mut self, slot: u32, holder: &Holder<'_>, deadline_ms: Option<i64>) {
         let owner = holder
             .owner
@@ -89,6 +90,7 @@ impl Holders {
     }
 
     /// Forgets what the session in a slot has. O(log n).
+    #[inline(never)]
     pub(crate) fn remove(&mut self, slot: u32, deadline_ms: Option<i64>) {
         let number = self.numbers.remove(slot);
         let Some(held) = number.and_then(|number| self.entries.remove(number)) else {
@@ -102,6 +104,7 @@ impl Holders {
     }
 
     /// The lease of the session in a slot is another. O(log n).
+    #[inline(never)]
     pub(crate) fn renew(&mut self, slot: u32, old_ms: Option<i64>, deadline_ms: Option<i64>) {
         if let Some(held) = self.held(slot) {
             self.remove_deadline(slot, held, old_ms);
@@ -198,6 +201,7 @@ impl Holders {
     }
 
     /// What the session in a slot has. O(1).
+    #[inline(never)]
     pub(crate) fn get(&self, slot: u32) -> Holder<'_> {
         self.held(slot).map_or(Holder::PLAIN, |held| Holder {
             owner: self.owners.get(held.owner).map(|owner| &*owner.name),
@@ -208,6 +212,7 @@ impl Holders {
 
     /// What live sessions weigh beyond 1 each. O(log n) while some that weigh more have expired,
     /// otherwise O(1).
+    #[inline(never)]
     pub(crate) fn extra(&self, moment: Moment) -> u64 {
         let latest = moment.latest_passed_ms();
         let passed = latest.map_or(0, |latest_ms| self.leased_extra.rank(latest_ms).1);

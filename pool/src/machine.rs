@@ -290,13 +290,14 @@ pub enum Acquired<C> {
 }
 
 /// What a call of a session that holds no seat comes to, before what else it depends on is asked.
+#[derive(Clone, Copy)]
 enum Verdict {
     /// It may have its seats.
     InTurn,
     /// It may have them if a session of its owner ends.
     TakesOver {
-        /// This one.
-        from: Box<[u8]>,
+        /// The one in this slot.
+        slot: u32,
         /// Whether it is heavier, so that those ahead come first.
         needs_turn: bool,
     },
@@ -485,8 +486,8 @@ impl<'h, H: Host> Machine<'h, H> {
             }
             match verdict {
                 Verdict::InTurn => return Ok(self.grant(request, &metadata, arrival, None)),
-                Verdict::TakesOver { from, .. } => {
-                    return Ok(self.grant(request, &metadata, arrival, Some(from)));
+                Verdict::TakesOver { slot, .. } => {
+                    return Ok(self.grant(request, &metadata, arrival, Some(slot)));
                 }
                 Verdict::Full | Verdict::OwnerLimit { .. } => {}
             }
@@ -509,12 +510,24 @@ impl<'h, H: Host> Machine<'h, H> {
     /// What a call of a session that holds no seat comes to, by its owner's limit and by the seats.
     /// Nothing else is looked at, and nothing changes.
     fn judge(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
-        let claim = request.claim();
-        let limit = self.limit_reached(&claim);
-        if limit.is_none()
-            && !self.now.holds_grants
-            && (self.queue()).is_turn_of(request.seats, request.weight, arrival)
-        {
+        if request.max_per_owner.is_some() {
+            self.judge_limited(request, arrival)
+        } else if self.is_turn_of(request, arrival) {
+            Verdict::InTurn
+        } else {
+            Verdict::Full
+        }
+    }
+
+    fn is_turn_of(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> bool {
+        let AcquireRequest { seats, weight, .. } = *request;
+        !self.now.holds_grants && self.queue().is_turn_of(seats, weight, arrival)
+    }
+
+    #[inline(never)]
+    fn judge_limited(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
+        let limit = self.limit_reached(&request.claim());
+        if limit.is_none() && self.is_turn_of(request, arrival) {
             return Verdict::InTurn;
         }
         if let Some(verdict) = self.judge_takeover(request, arrival) {
@@ -533,13 +546,13 @@ impl<'h, H: Host> Machine<'h, H> {
         request: &AcquireRequest<'_>,
         arrival: Option<u64>,
     ) -> Option<Verdict> {
-        let from = self.predecessor(&request.claim())?;
-        let freed = self.host.pool().holder_of(from).weight;
+        let slot = self.predecessor(&request.claim())?;
+        let freed = self.host.pool().weight_at(slot);
         let AcquireRequest { seats, weight, .. } = *request;
         let is_turn = (self.queue()).is_turn_of_successor(seats, weight, arrival, freed)?;
         Some(if is_turn && !self.now.holds_grants {
             Verdict::TakesOver {
-                from: from.id().into(),
+                slot,
                 needs_turn: weight > freed,
             }
         } else {
@@ -555,10 +568,10 @@ impl<'h, H: Host> Machine<'h, H> {
         (held >= max).then_some((held, max))
     }
 
-    /// The session that ends if the session of this claim takes over: of the owner's live ones, the
-    /// one that has been silent for the longest. `None` if it may not, or if they would still be
+    /// The slot of the session that ends if the session of this claim takes over: of the owner's
+    /// live ones, the one that has been silent for the longest. `None` if it may not, or if they would still be
     /// more than the limit. O(k log n) where k is their number, no more than the limit.
-    fn predecessor(&self, claim: &Claim<'_>) -> Option<&Session> {
+    fn predecessor(&self, claim: &Claim<'_>) -> Option<u32> {
         let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
         let pool = self.host.pool();
         let may_take_over = claim.takeover && pool.held(self.now, owner) <= max;
@@ -570,7 +583,7 @@ impl<'h, H: Host> Machine<'h, H> {
         request: &AcquireRequest<'_>,
         metadata: &Metadata<'_>,
         arrival: Option<u64>,
-        replaced: Option<Box<[u8]>>,
+        predecessor: Option<u32>,
     ) -> Acquired<H::Client> {
         let AcquireRequest {
             session,
@@ -580,11 +593,10 @@ impl<'h, H: Host> Machine<'h, H> {
             ..
         } = *request;
         self.deny_client(session);
+        let claim = request.claim();
+        let replaced = self.make_way(session, seats, &claim, predecessor);
         let granted = self.commit_grant(
-            Grant::starting(self.now.now_ms, session, seats, metadata, lease),
-            &request.claim(),
-            with_token,
-            replaced,
+            session, seats, metadata, lease, &claim, with_token, replaced,
         );
         if arrival.is_some() {
             self.host.notice(Notice::Served);
@@ -595,10 +607,31 @@ impl<'h, H: Host> Machine<'h, H> {
         Acquired::Granted(granted)
     }
 
-    /// Grants a session its seats, and ends the session that it replaces.
+    /// Reclaims what a grant gives to another, and ends the session in the slot of `predecessor`.
+    /// Returns that one's id. The grant must follow.
+    fn make_way(
+        &mut self,
+        session: &[u8],
+        seats: i64,
+        claim: &Claim<'_>,
+        predecessor: Option<u32>,
+    ) -> Option<Box<[u8]>> {
+        self.reclaim_for(session, seats, claim.weight, predecessor);
+        claim.max_per_owner?;
+        self.reclaim_of(claim, predecessor.is_some());
+        let replaced: Box<[u8]> = self.host.pool().id_at(predecessor?).into();
+        self.commit(&Effect::freeing(&replaced, Freed::Replaced));
+        Some(replaced)
+    }
+
+    /// Grants a session its seats, for which there is room now.
+    #[expect(clippy::too_many_arguments, reason = "each is part of the grant")]
     fn commit_grant(
         &mut self,
-        grant: Grant<'_>,
+        session: &[u8],
+        seats: i64,
+        metadata: &Metadata<'_>,
+        lease: Option<Lease>,
         claim: &Claim<'_>,
         with_token: bool,
         replaced: Option<Box<[u8]>>,
@@ -609,21 +642,17 @@ impl<'h, H: Host> Machine<'h, H> {
             weight: claim.weight,
             token,
         };
-        let grant = Grant { holder, ..grant };
-        self.reclaim_for(&grant, replaced.as_deref());
-        if let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) {
-            self.reclaim_of(owner, max, replaced.is_some());
-        }
-        if let Some(session) = &replaced {
-            self.commit(&Effect::freeing(session, Freed::Replaced));
-        }
-        self.commit(&Effect::Grant(grant));
+        let now_ms = self.now.now_ms;
+        self.commit(&Effect::Grant(Grant {
+            holder,
+            ..Grant::starting(now_ms, session, seats, metadata, lease)
+        }));
         let used = self.used();
         self.host.observe(used);
         Granted {
             used,
-            seats: grant.seats,
-            lease: grant.lease,
+            seats,
+            lease,
             token,
             replaced,
         }
@@ -997,19 +1026,27 @@ impl<'h, H: Host> Machine<'h, H> {
         let request = &waiter.request;
         let claim = request.claim();
         let limit = self.limit_reached(&claim);
-        let replaced = match limit {
-            Some(_) => self.predecessor(&claim).map(|from| from.id().into()),
+        let predecessor = match limit {
+            Some(_) => self.predecessor(&claim),
             None => None,
         };
-        if let Some((held, max)) = limit.filter(|_| replaced.is_none()) {
+        if let Some((held, max)) = limit.filter(|_| predecessor.is_none()) {
             self.drop_ticket(&session);
             self.host.notice(Notice::OwnerLimit);
             self.host.wake(waiter, Outcome::OwnerLimit { held, max });
             return Some(false);
         }
-        let (now_ms, lease) = (self.now.now_ms, self.lease_of(&waiter));
-        let grant = Grant::starting(now_ms, &session, waiter.seats, &request.metadata, lease);
-        let granted = self.commit_grant(grant, &claim, request.with_token, replaced);
+        let (seats, lease) = (waiter.seats, self.lease_of(&waiter));
+        let replaced = self.make_way(&session, seats, &claim, predecessor);
+        let granted = self.commit_grant(
+            &session,
+            seats,
+            &request.metadata,
+            lease,
+            &claim,
+            request.with_token,
+            replaced,
+        );
         self.host.notice(Notice::Served);
         self.host.wake(waiter, Outcome::Granted(granted));
         Some(true)
@@ -1357,21 +1394,20 @@ impl<'h, H: Host> Machine<'h, H> {
     /// Reclaims the expired sessions whose seats a grant gives to another: a floor that is raised
     /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
     /// lower by k.
-    fn reclaim_for(&mut self, grant: &Grant<'_>, replaced: Option<&[u8]>) {
-        let seats = u64::try_from(grant.seats).unwrap_or(0);
+    fn reclaim_for(&mut self, session: &[u8], seats: i64, weight: u32, predecessor: Option<u32>) {
+        let seats = u64::try_from(seats).unwrap_or(0);
         loop {
             let pool = self.host.pool();
             let taken = pool
                 .used_by_all()
                 .saturating_add(self.host.taken_elsewhere());
-            let needed = taken.saturating_add(grant.holder.weight.into());
+            let needed = taken.saturating_add(weight.into());
             let mut excess = needed.saturating_sub(seats);
             if excess > 0 {
                 // What is left of the session there is replaced, too.
-                let going = [Some(grant.session), replaced];
-                let going = going.into_iter().flatten();
-                let freed = going.map(|session| u64::from(pool.weight_of(session)));
-                excess = excess.saturating_sub(freed.sum());
+                let own = u64::from(pool.weight_of(session));
+                let freed = predecessor.map_or(0, |slot| pool.weight_at(slot));
+                excess = excess.saturating_sub(own + u64::from(freed));
             }
             let batch = usize::try_from(excess).unwrap_or(H::BATCH).min(H::BATCH);
             if excess == 0 || self.expire(batch) == 0 {
@@ -1382,7 +1418,10 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// The same for the sessions of an owner that is limited. O(k log n) where k is the number of
     /// those that are reclaimed.
-    fn reclaim_of(&mut self, owner: &[u8], max: u64, replaces: bool) {
+    fn reclaim_of(&mut self, claim: &Claim<'_>, replaces: bool) {
+        let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) else {
+            return;
+        };
         let pool = self.host.pool();
         let held = pool.held_by_all(owner) + 1 - u64::from(replaces);
         let excess = usize::try_from(held.saturating_sub(max)).unwrap_or(usize::MAX);

@@ -157,8 +157,16 @@ impl Pool {
     /// The seats that live sessions take: the sum of their weights. O(log n) while some have
     /// expired, otherwise O(1).
     pub fn used(&self, moment: Moment) -> u64 {
-        let extra = self.holders.as_ref();
-        self.count(moment) as u64 + extra.map_or(0, |holders| holders.extra(moment))
+        match &self.holders {
+            None => self.count(moment) as u64,
+            Some(holders) => self.used_with(holders, moment),
+        }
+    }
+
+    /// Apart, so that a plain pool saves no registers for it.
+    #[inline(never)]
+    fn used_with(&self, holders: &Holders, moment: Moment) -> u64 {
+        self.count(moment) as u64 + holders.extra(moment)
     }
 
     /// The seats that all sessions take, those that expired and are not yet reclaimed included.
@@ -253,10 +261,10 @@ impl Pool {
         slots.map(|slot| id_in(&self.sessions, slot))
     }
 
-    /// The live session of an owner that has been silent for the longest; of several, the one in
-    /// the lowest slot. A renewed lease is a sign of life. O(k log n) where k is the number of its
+    /// The slot of the live session of an owner that has been silent for the longest; of several,
+    /// the lowest. A renewed lease is a sign of life. O(k log n) where k is the number of its
     /// live sessions.
-    pub(crate) fn most_silent_of(&self, moment: Moment, owner: &[u8]) -> Option<&Session> {
+    pub(crate) fn most_silent_of(&self, moment: Moment, owner: &[u8]) -> Option<u32> {
         let holders = self.holders.as_ref()?;
         let slots = holders.live_slots_of(moment, owner);
         let sessions = slots.filter_map(|slot| Some((slot, self.sessions.get(slot)?)));
@@ -267,10 +275,9 @@ impl Pool {
             });
             let seconds = session.last_heartbeat().max(session.acquired_at());
             let heard_ms = seconds.map(|seconds| i64::from(seconds) * 1000).max(lease);
-            (heard_ms, slot, session)
+            (heard_ms, slot)
         });
-        let first = heard.min_by_key(|&(heard_ms, slot, _)| (heard_ms, slot));
-        first.map(|(.., session)| session)
+        heard.min().map(|(_, slot)| slot)
     }
 
     /// Whose session one of this pool is, how many seats it takes, and its token. O(1).
@@ -284,11 +291,18 @@ impl Pool {
 
     /// How many seats the session of this id takes, live or not; 0 if there is none. O(1).
     pub(crate) fn weight_of(&self, session: &[u8]) -> u32 {
-        let slot = self.slot_of(session);
-        slot.map_or(0, |slot| match &self.holders {
-            Some(holders) => holders.get(slot).weight,
-            None => 1,
-        })
+        self.slot_of(session).map_or(0, |slot| self.weight_at(slot))
+    }
+
+    /// How many seats the session in a slot takes, which must be in use.
+    pub(crate) fn weight_at(&self, slot: u32) -> u32 {
+        let holders = self.holders.as_ref();
+        holders.map_or(1, |holders| holders.get(slot).weight)
+    }
+
+    /// The id of the session in a slot, which must be in use.
+    pub(crate) fn id_at(&self, slot: u32) -> &[u8] {
+        id_in(&self.sessions, slot)
     }
 
     /// What the session of a ticket asked for beyond a seat. O(log n).
