@@ -1,7 +1,6 @@
 //! Blocked clients: who waits at a name on an open connection.
 
-use crate::claims::SlotsByOwner;
-use crate::effect::{Claim, KeptClaim};
+use crate::claims::{Claim, KeptClaim, SlotsByOwner};
 use crate::entries::{QueueEntries, QueueEntry};
 use crate::figures::Figures;
 use crate::metadata::Metadata;

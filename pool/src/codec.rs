@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::effect::{Claim, Effect, Grant, Holder, Join, Lease};
+use crate::claims::Claim;
+use crate::effect::{Effect, Grant, Holder, Join, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::pool::Pool;

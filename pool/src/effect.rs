@@ -1,5 +1,6 @@
 //! What a decision changes, in absolute terms.
 
+use crate::claims::Claim;
 use crate::queue::Ticket;
 
 /// A lease: how long its session may stay silent, and the moment at which it expires.
@@ -135,68 +136,6 @@ impl Holder<'_> {
         weight: 1,
         token: None,
     };
-}
-
-/// What a waiter asked for beyond a seat: what its grant will have, and what else it depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim<'a> {
-    /// The user, tenant or machine that the session belongs to.
-    pub owner: Option<&'a [u8]>,
-    /// How many live sessions of this owner there may be with this one, if that is limited; 1 or
-    /// more.
-    pub max_per_owner: Option<u64>,
-    /// Whether one of the owner's sessions may end for this one.
-    pub takeover: bool,
-    /// How many seats the session takes; 1 or more, up to [`crate::MAX_WEIGHT`].
-    pub weight: u32,
-}
-
-impl Claim<'_> {
-    /// One seat, and nothing else.
-    pub const PLAIN: Claim<'static> = Claim {
-        owner: None,
-        max_per_owner: None,
-        takeover: false,
-        weight: 1,
-    };
-
-    /// The claim as it is kept with a waiter, or `None` for a plain one.
-    pub fn kept(&self) -> Option<Box<KeptClaim>> {
-        (*self != Claim::PLAIN).then(|| {
-            Box::new(KeptClaim {
-                owner: self.owner.map(Box::from),
-                max_per_owner: self.max_per_owner,
-                takeover: self.takeover,
-                weight: self.weight,
-            })
-        })
-    }
-}
-
-/// A [`Claim`] that is kept with a waiter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptClaim {
-    owner: Option<Box<[u8]>>,
-    max_per_owner: Option<u64>,
-    takeover: bool,
-    weight: u32,
-}
-
-impl KeptClaim {
-    /// The claim.
-    pub fn claim(&self) -> Claim<'_> {
-        Claim {
-            owner: self.owner.as_deref(),
-            max_per_owner: self.max_per_owner,
-            takeover: self.takeover,
-            weight: self.weight,
-        }
-    }
-
-    /// The claim of a waiter that may have a plain one.
-    pub fn or_plain(kept: Option<&KeptClaim>) -> Claim<'_> {
-        kept.map_or(Claim::PLAIN, KeptClaim::claim)
-    }
 }
 
 /// See [`Effect::Heartbeat`].

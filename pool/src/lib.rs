@@ -35,9 +35,10 @@ mod slab;
 mod waiting;
 
 pub use blocked::{Blocked, BlockedQueue, Request, Waiter};
+pub use claims::{Claim, KeptClaim};
 pub use codec::{DecodeError, Decoder};
 pub use cursor::StaleCursor;
-pub use effect::{Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, KeptClaim, Lease};
+pub use effect::{Effect, Freed, Grant, Heartbeat, Holder, Join, Lease};
 pub use entries::QueueEntry;
 pub use import::{Import, ImportError};
 pub use machine::{

@@ -1,7 +1,8 @@
 //! The state machine: every rule of acquiring, releasing and queueing, in one place.
 
 use crate::blocked::{Blocked, BlockedQueue, Request, Waiter};
-use crate::effect::{Claim, Effect, Freed, Grant, Holder, Join, KeptClaim, Lease};
+use crate::claims::{Claim, KeptClaim};
+use crate::effect::{Effect, Freed, Grant, Holder, Join, Lease};
 use crate::entries::QueueEntry;
 use crate::metadata::Metadata;
 use crate::moment::Moment;
@@ -569,8 +570,9 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// The slot of the session that ends if the session of this claim takes over: of the owner's
-    /// live ones, the one that has been silent for the longest. `None` if it may not, or if they would still be
-    /// more than the limit. O(k log n) where k is their number, no more than the limit.
+    /// live ones, the one that has been silent for the longest. `None` if it may not, or if they
+    /// would still be more than the limit. O(k log n) where k is their number, no more than the
+    /// limit.
     fn predecessor(&self, claim: &Claim<'_>) -> Option<u32> {
         let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
         let pool = self.host.pool();
@@ -954,10 +956,10 @@ impl<'h, H: Host> Machine<'h, H> {
         expired.len()
     }
 
-    /// Sees to the tickets that end, then grants seats to those whose turn it is, takes those out of
-    /// the queue whose owners have reached their limits by then, and returns how many were granted
-    /// seats. O(m log n), where m is no more than [`Host::BATCH`] and the number of tickets in turn
-    /// whose owners are limited; O(1) while nobody waits.
+    /// Sees to the tickets that end, then grants seats to those whose turn it is, takes those out
+    /// of the queue whose owners have reached their limits by then, and returns how many were
+    /// granted seats. O(m log n), where m is no more than [`Host::BATCH`] and the number of tickets
+    /// in turn whose owners are limited, a thousand of these at most; O(1) while nobody waits.
     pub fn serve(&mut self) -> usize {
         if self.queue().is_empty() {
             return 0;
@@ -1052,8 +1054,8 @@ impl<'h, H: Host> Machine<'h, H> {
         Some(true)
     }
 
-    /// Takes those out of the queue who wait by tickets alone and whose turn it is, but whose owners
-    /// have reached their limits, up to `limit` of them. Returns how many that were.
+    /// Takes those out of the queue who wait by tickets alone and whose turn it is, but whose
+    /// owners have reached their limits, up to `limit` of them. Returns how many that were.
     fn drop_over_limit(&mut self, limit: usize) -> usize {
         if self.now.holds_grants || !self.host.serves_queue() {
             return 0;

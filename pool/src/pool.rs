@@ -33,8 +33,9 @@
 use std::collections::BTreeSet;
 
 use crate::MAX_SECOND;
+use crate::claims::Claim;
 use crate::cursor::{Generation, StaleCursor};
-use crate::effect::{Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease};
+use crate::effect::{Effect, Freed, Grant, Heartbeat, Holder, Join, Lease};
 use crate::entries::QueueEntry;
 use crate::holders::Holders;
 use crate::index::Index;
@@ -459,8 +460,8 @@ impl Pool {
         tickets.map_or(0, |tickets| tickets.figure(ticket))
     }
 
-    /// Whether there is nothing but plain seats: no owner, no weight above 1, no token, and no limit
-    /// for an owner. O(1), since there are a few dozen figures at most.
+    /// Whether there is nothing but plain seats: no owner, no weight above 1, no token, and no
+    /// limit for an owner. O(1), since there are a few dozen figures at most.
     pub(crate) fn is_plain(&self) -> bool {
         let tickets = self.tickets.as_ref();
         self.holders.is_none() && tickets.is_none_or(|tickets| tickets.is_plain())

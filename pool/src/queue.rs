@@ -1,7 +1,6 @@
 //! Tickets: queue entries that are kept by polling, and are part of the pool.
 
-use crate::claims::TicketClaims;
-use crate::effect::Claim;
+use crate::claims::{Claim, TicketClaims};
 use crate::entries::{QueueEntries, QueueEntry};
 use crate::figures::Figures;
 use crate::moment::Moment;
@@ -162,7 +161,8 @@ impl Tickets {
         self.claims.limited()
     }
 
-    /// The sessions of an owner that have tickets, lost ones included. O(log n), then O(1) a ticket.
+    /// The sessions of an owner that have tickets, lost ones included. O(log n), then O(1) a
+    /// ticket.
     pub(crate) fn owned(&self, owner: &[u8]) -> impl Iterator<Item = &[u8]> {
         let slots = self.claims.slots_of(owner);
         let tickets = slots.filter_map(|slot| self.entries.at(slot));
@@ -195,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Ticket, Tickets};
-    use crate::effect::Claim;
+    use crate::claims::Claim;
     use crate::moment::Moment;
 
     fn ticket(since_ms: i64, length_ms: u64) -> Ticket {

@@ -156,8 +156,8 @@ impl<'a, C> Queue<'a, C> {
         lost.filter(move |ticket| blocked.is_empty() || blocked.get(ticket.session()).is_none())
     }
 
-    /// Whether a session with this figure and weight may have its seats, waiting since `arrival`, or
-    /// coming now if that is absent. O(log n), O(1) while nobody waits.
+    /// Whether a session with this figure and weight may have its seats, waiting since `arrival`,
+    /// or coming now if that is absent. O(log n), O(1) while nobody waits.
     pub(crate) fn is_turn_of(&self, figure: i64, weight: u32, arrival: Option<u64>) -> bool {
         let taken = self.taken();
         if !fits(taken, 0, weight, figure) {
@@ -170,9 +170,9 @@ impl<'a, C> Queue<'a, C> {
         fits(taken, ahead, weight, figure)
     }
 
-    /// As [`Queue::is_turn_of`], where a live session that takes `freed` seats ends for this one. No
-    /// heavier than that, it needs no turn, since the seats that are taken do not rise. `None` if
-    /// there are too few seats with the queue empty, too.
+    /// As [`Queue::is_turn_of`], where a live session that takes `freed` seats ends for this one.
+    /// No heavier than that, it needs no turn, since the seats that are taken do not rise. `None`
+    /// if there are too few seats with the queue empty, too.
     pub(crate) fn is_turn_of_successor(
         &self,
         figure: i64,
@@ -232,10 +232,10 @@ impl<'a, C> Queue<'a, C> {
         })
     }
 
-    /// Up to `limit` sessions that wait by tickets alone and whose turn it is, but whose owners have
-    /// as many live sessions as they may have. Not those who may take over from one of these. O(k
-    /// log n) where k is the number of those with a limited owner whose turn it is, and no more than
-    /// [`MOST_LOOKED_AT`]; O(1) where no ticket's owner is limited.
+    /// Up to `limit` sessions that wait by tickets alone and whose turn it is, but whose owners
+    /// have as many live sessions as they may have. Not those who may take over from one of these.
+    /// O(k log n) where k is the number of those with a limited owner whose turn it is, and no more
+    /// than [`MOST_LOOKED_AT`]; O(1) where no ticket's owner is limited.
     pub(crate) fn over_limit(&self, limit: usize) -> Vec<&'a [u8]> {
         let table = self.pool.ticket_table();
         let Some(table) = table.filter(|table| !table.limited().is_empty()) else {
