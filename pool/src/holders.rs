@@ -229,12 +229,21 @@ impl Holders {
         self.last_token
     }
 
-    /// How many live sessions an owner has, and the seats that they take. O(log n).
-    pub(crate) fn of_owner(&self, moment: Moment, owner: &[u8]) -> (u64, u64) {
-        let number = self.owner_number(owner);
-        number.map_or((0, 0), |number| self.live_of(moment, number))
+    /// How many live sessions an owner has. O(log n).
+    pub(crate) fn count_of(&self, moment: Moment, owner: &[u8]) -> u64 {
+        let Some(number) = self.owner_number(owner) else {
+            return 0;
+        };
+        let first = self.owned.first_from((number, i64::MIN));
+        if first.is_some_and(|first| moment.has_passed(first.at.1)) {
+            return self.live_of(moment, number).0;
+        }
+        // None has expired.
+        let owner = self.owners.get(number);
+        owner.map_or(0, |owner| owner.sessions.into())
     }
 
+    /// How many live sessions an owner has, and the seats that they take. O(log n).
     fn live_of(&self, moment: Moment, number: u32) -> (u64, u64) {
         let (before, sum_before) = match moment.latest_passed_ms() {
             Some(latest_ms) => self.owned.rank((number, latest_ms)),

@@ -527,16 +527,17 @@ impl<'h, H: Host> Machine<'h, H> {
 
     #[inline(never)]
     fn judge_limited(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
-        let limit = self.limit_reached(&request.claim());
-        if limit.is_none() && self.is_turn_of(request, arrival) {
+        // Without an owner there is nothing to limit.
+        let (held, max) = self.held(&request.claim()).unwrap_or((0, u64::MAX));
+        if held < max && self.is_turn_of(request, arrival) {
             return Verdict::InTurn;
         }
-        if let Some(verdict) = self.judge_takeover(request, arrival) {
+        if let Some(verdict) = self.judge_takeover(request, arrival, held) {
             return verdict;
         }
-        match limit {
-            Some((held, max)) => Verdict::OwnerLimit { held, max },
-            None => Verdict::Full,
+        match held < max {
+            true => Verdict::Full,
+            false => Verdict::OwnerLimit { held, max },
         }
     }
 
@@ -546,8 +547,9 @@ impl<'h, H: Host> Machine<'h, H> {
         &self,
         request: &AcquireRequest<'_>,
         arrival: Option<u64>,
+        held: u64,
     ) -> Option<Verdict> {
-        let slot = self.predecessor(&request.claim())?;
+        let slot = self.predecessor(&request.claim(), held)?;
         let freed = self.host.pool().weight_at(slot);
         let AcquireRequest { seats, weight, .. } = *request;
         let is_turn = (self.queue()).is_turn_of_successor(seats, weight, arrival, freed)?;
@@ -561,23 +563,25 @@ impl<'h, H: Host> Machine<'h, H> {
         })
     }
 
-    /// The owner's live sessions and the limit for them, if they have reached it. O(log n), O(1)
-    /// without a limit.
-    fn limit_reached(&self, claim: &Claim<'_>) -> Option<(u64, u64)> {
+    /// The owner's live sessions and the limit for them, if there is one. O(log n).
+    fn held(&self, claim: &Claim<'_>) -> Option<(u64, u64)> {
         let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
-        let held = self.host.pool().held(self.now, owner);
-        (held >= max).then_some((held, max))
+        Some((self.host.pool().held(self.now, owner), max))
     }
 
-    /// The slot of the session that ends if the session of this claim takes over: of the owner's
-    /// live ones, the one that has been silent for the longest. `None` if it may not, or if they
-    /// would still be more than the limit. O(k log n) where k is their number, no more than the
-    /// limit.
-    fn predecessor(&self, claim: &Claim<'_>) -> Option<u32> {
+    /// The same, if they have reached it.
+    fn limit_reached(&self, claim: &Claim<'_>) -> Option<(u64, u64)> {
+        self.held(claim).filter(|(held, max)| held >= max)
+    }
+
+    /// The slot of the session that ends if the session of this claim takes over: of the `held`
+    /// live ones of its owner, that which has been silent for the longest. `None` if it may not, or
+    /// if they would still be more than the limit. O(k log n) where k is their number, no more than
+    /// the limit.
+    fn predecessor(&self, claim: &Claim<'_>, held: u64) -> Option<u32> {
         let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
-        let pool = self.host.pool();
-        let may_take_over = claim.takeover && pool.held(self.now, owner) <= max;
-        may_take_over.then(|| pool.most_silent_of(self.now, owner))?
+        let may_take_over = claim.takeover && held <= max;
+        may_take_over.then(|| self.host.pool().most_silent_of(self.now, owner))?
     }
 
     fn grant(
@@ -1029,7 +1033,7 @@ impl<'h, H: Host> Machine<'h, H> {
         let claim = request.claim();
         let limit = self.limit_reached(&claim);
         let predecessor = match limit {
-            Some(_) => self.predecessor(&claim),
+            Some((held, _)) => self.predecessor(&claim, held),
             None => None,
         };
         if let Some((held, max)) = limit.filter(|_| predecessor.is_none()) {

@@ -361,6 +361,15 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
         leaf.entries.get(within)
     }
 
+    /// The first entry at `at` or after it. O(log n).
+    pub(crate) fn first_from(&self, at: A) -> Option<&Entry<T, A>> {
+        let first = (at, 0);
+        let group = self.groups.parts.get(self.groups.part_for(first))?;
+        let leaf = group.leaves.parts.get(group.leaves.part_for(first))?;
+        let within = leaf.entries.partition_point(|entry| entry.at < at);
+        leaf.entries.get(within)
+    }
+
     /// The entries from the first at `at` or after it on. O(log n), then O(1) an entry.
     pub(crate) fn iter_from(&self, at: A) -> impl Iterator<Item = &Entry<T, A>> {
         let first = (at, 0);
@@ -607,6 +616,8 @@ mod tests {
             let rest: Vec<_> = order.iter_from(at).map(Entry::key).collect();
             let expected: Vec<_> = model.range((at, 0)..).map(|(key, _)| *key).collect();
             assert_eq!(rest, expected, "from {at}");
+            let first = order.first_from(at).map(Entry::key);
+            assert_eq!(first, expected.first().copied(), "from {at}");
             let after = model.keys().find(|(other, _)| *other > at);
             assert_eq!(order.after(at).map(Entry::key), after.copied(), "at {at}");
         }

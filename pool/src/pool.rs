@@ -223,7 +223,7 @@ impl Pool {
         let owners: BTreeSet<&[u8]> = owners.collect();
         let gone = owners
             .into_iter()
-            .filter(|owner| holders.of_owner(moment, owner).0 == 0);
+            .filter(|owner| holders.count_of(moment, owner) == 0);
         holders.count_owners() - gone.count()
     }
 
@@ -241,7 +241,7 @@ impl Pool {
     /// How many live sessions an owner has. O(log n).
     pub fn held(&self, moment: Moment, owner: &[u8]) -> u64 {
         let holders = self.holders.as_ref();
-        holders.map_or(0, |holders| holders.of_owner(moment, owner).0)
+        holders.map_or(0, |holders| holders.count_of(moment, owner))
     }
 
     /// How many sessions an owner has, those that expired and are not yet reclaimed included. O(1).
