@@ -509,7 +509,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// What a call of a session that holds no seat comes to, by its owner's limit and by the seats.
-    /// Nothing else is looked at, and nothing changes.
+    /// It depends on nothing else, and changes nothing.
     fn judge(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
         if request.max_per_owner.is_some() {
             self.judge_limited(request, arrival)

@@ -70,7 +70,7 @@ impl Tickets {
             .entries
             .insert(session, figure, arrival, weight, ticket);
         if claim.owner.is_some() {
-            // Its own figure may be one more than are told apart.
+            // What it states may be one figure more than there are indexes for.
             let entry = self.entries.at(slot);
             let figure = entry.map_or(figure, |entry| self.entries.figure(entry));
             self.claims.add(slot, claim, figure, arrival);

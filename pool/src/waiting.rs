@@ -10,9 +10,9 @@ use crate::queue::{Ticket, Tickets};
 /// How many different figures may be joined with at one name.
 pub const MAX_FIGURES: usize = 8;
 
-/// How many tickets in turn one step looks at for the limits of their owners. A seat that is kept
+/// How many tickets in turn one step checks for the limits of their owners. A seat that is kept
 /// for one behind these is given to others once some of them are gone, or when it polls.
-const MOST_LOOKED_AT: usize = 1024;
+const MOST_CHECKED: usize = 1024;
 
 /// Somebody in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,14 +235,14 @@ impl<'a, C> Queue<'a, C> {
     /// Up to `limit` sessions that wait by tickets alone and whose turn it is, but whose owners
     /// have as many live sessions as they may have. Not those who may take over from one of these.
     /// O(k log n) where k is the number of those with a limited owner whose turn it is, and no more
-    /// than [`MOST_LOOKED_AT`]; O(1) where no ticket's owner is limited.
+    /// than [`MOST_CHECKED`]; O(1) where no ticket's owner is limited.
     pub(crate) fn over_limit(&self, limit: usize) -> Vec<&'a [u8]> {
         let table = self.pool.ticket_table();
         let Some(table) = table.filter(|table| !table.limited().is_empty()) else {
             return Vec::new();
         };
         let in_turn = self.tickets_in_turn(table, table.limited());
-        let over = in_turn.take(MOST_LOOKED_AT).filter(|&(slot, _)| {
+        let over = in_turn.take(MOST_CHECKED).filter(|&(slot, _)| {
             let claim = table.claim_at(slot);
             let owned = claim.owner.zip(claim.max_per_owner);
             owned.is_some_and(|(owner, max)| self.pool.held(self.now, owner) >= max)

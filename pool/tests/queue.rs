@@ -2885,7 +2885,7 @@ fn a_poll_with_a_lighter_weight_serves_whose_turn_it_is_then() {
 }
 
 #[test]
-fn the_limit_of_an_owner_is_told_before_a_full_pool() {
+fn the_limit_of_an_owner_comes_before_a_full_pool() {
     let mut world = World::new();
     world.acquires(call(A, 2).limited(2));
     world.acquires(call(1, 2).limited(2));
@@ -3071,7 +3071,7 @@ fn no_seat_is_kept_for_a_ticket_whose_owner_is_at_its_limit() {
 }
 
 #[test]
-fn a_poll_at_the_limit_is_told_so_and_keeps_its_position() {
+fn a_poll_at_the_limit_is_refused_and_keeps_its_position() {
     let mut world = World::full(2);
     world.queues(call(5, 2).limited(1));
     world.acquires(call(6, 3).limited(1));
@@ -3082,7 +3082,7 @@ fn a_poll_at_the_limit_is_told_so_and_keeps_its_position() {
 }
 
 #[test]
-fn a_ticket_that_leaves_as_soon_as_it_joins_is_told_why() {
+fn a_ticket_that_leaves_as_soon_as_it_joins_gets_the_reason() {
     let mut world = World::full(2);
     let first = world.blocks(call(6, 2).weighing(2).limited(1));
     world.blocks(call(5, 2).weighing(2));
