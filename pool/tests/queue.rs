@@ -3002,6 +3002,19 @@ fn a_takeover_in_a_full_pool_passes_nobody_and_needs_no_turn() {
 }
 
 #[test]
+fn a_heavier_successor_takes_no_seat_that_is_due_to_another() {
+    let mut world = World::new();
+    world.acquires(call(1, 3).limited(1));
+    world.acquires(call(5, 3).weighing(2).leased(500));
+    let bob = world.blocks(call(BOB, 3));
+    // The lease ends, and the timer has not come. The takeover would shut Bob out.
+    world.take(Step::ClockMoves(500));
+    let heavier = call(A, 9).taking_over(1).weighing(3);
+    assert_eq!(world.takes_over(heavier), 1);
+    assert_eq!((world.told(bob), world.used()), (Some(Told::Granted), 4));
+}
+
+#[test]
 fn a_lighter_successor_lets_the_queue_be_served() {
     let mut world = World::new();
     world.acquires(call(1, 3).limited(1).weighing(3));
