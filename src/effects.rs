@@ -4,12 +4,15 @@
 //! `docs/design.md` lists the forms. A missing value is a dash, which neither an integer nor a JSON
 //! object can be. The numbers of an effect stand in one argument, since the server makes an object
 //! of each argument.
+//!
+//! What a session has or asks for beyond one seat follows only where it does, so that an older
+//! replica understands all that is said of the others. Each effect has one form.
 
 use std::ffi::CStr;
 
 use seat_pool::{
     Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
-    MAX_SECOND, MAX_SESSION_BYTES, MAX_TOKEN, Metadata, Ticket,
+    MAX_SECOND, MAX_SESSION_BYTES, MAX_TOKEN, MAX_WEIGHT, Metadata, Ticket,
 };
 
 use crate::error::Error;
@@ -23,6 +26,7 @@ const ABSENT: &[u8] = b"-";
 pub(crate) struct CallerText<'a> {
     pub(crate) session: Option<Str<'a>>,
     pub(crate) metadata: Option<Str<'a>>,
+    pub(crate) owner: Option<Str<'a>>,
 }
 
 /// Sends an effect to the AOF and the replicas in place of the command that caused it. Also when
@@ -101,31 +105,44 @@ fn with_arguments(
                 numbers.add_optional(grant.last_heartbeat);
                 numbers.add_optional(grant.heartbeat_count);
                 numbers.add_lease(grant.lease);
+                let holder = grant.holder;
+                if holder != Holder::PLAIN {
+                    numbers.add(holder.weight);
+                    numbers.add_optional(holder.token);
+                }
                 let numbers = numbers.string();
                 let session = Sent::of(grant.session, caller.session);
                 let metadata = grant
                     .metadata
                     .map(|metadata| Sent::of(metadata, caller.metadata));
                 let metadata = metadata.as_ref().map_or(words.absent.get(), Sent::get);
-                send(&[key, kind.get(), session.get(), numbers.get(), metadata]);
+                let arguments = [key, kind.get(), session.get(), numbers.get(), metadata];
+                send_with_owner(arguments, holder.owner, caller, send);
             }
-            Effect::Heartbeat(Heartbeat { session, .. })
-            | Effect::Renew { session, .. }
-            | Effect::Join(Join { session, .. }) => {
+            Effect::Join(join) => {
+                numbers.add(join.seats);
+                numbers.add(join.arrival);
+                numbers.add(join.ticket.since_ms);
+                numbers.add(join.ticket.length_ms);
+                numbers.add(join.ticket.deadline_ms);
+                let claim = join.claim;
+                if claim != Claim::PLAIN {
+                    numbers.add(claim.weight);
+                    numbers.add_optional(claim.max_per_owner);
+                    numbers.add(u8::from(claim.takeover));
+                }
+                let numbers = numbers.string();
+                let session = Sent::of(join.session, caller.session);
+                let arguments = [key, words.join.get(), session.get(), numbers.get()];
+                send_with_owner(arguments, claim.owner, caller, send);
+            }
+            Effect::Heartbeat(Heartbeat { session, .. }) | Effect::Renew { session, .. } => {
                 let kind = match effect {
                     Effect::Heartbeat(heartbeat) => {
                         numbers.add(heartbeat.last_heartbeat);
                         numbers.add(heartbeat.heartbeat_count);
                         numbers.add_lease(heartbeat.lease);
                         &words.heartbeat
-                    }
-                    Effect::Join(join) => {
-                        numbers.add(join.seats);
-                        numbers.add(join.arrival);
-                        numbers.add(join.ticket.since_ms);
-                        numbers.add(join.ticket.length_ms);
-                        numbers.add(join.ticket.deadline_ms);
-                        &words.join
                     }
                     _ => {
                         numbers.add_lease(effect.lease());
@@ -166,6 +183,19 @@ fn with_arguments(
     });
 }
 
+/// Runs `send` with these arguments, and with the owner after them if there is one.
+fn send_with_owner<const N: usize>(
+    arguments: [Str<'_>; N],
+    owner: Option<&[u8]>,
+    caller: CallerText<'_>,
+    send: impl FnOnce(&[Str<'_>]),
+) {
+    match owner.map(|owner| Sent::of(owner, caller.owner)) {
+        Some(owner) => send(&[&arguments[..], &[owner.get()]].concat()),
+        None => send(&arguments),
+    }
+}
+
 /// Bytes on their way into the stream.
 enum Sent<'a> {
     /// They are an argument of the command that is carried out.
@@ -191,15 +221,17 @@ impl<'a> Sent<'a> {
 
 /// Numbers as they are written, with spaces between them.
 struct NumbersWritten {
-    /// Six of 64 bits fit, the most that an effect has.
-    text: [u8; 6 * (20 + 1)],
+    text: [u8; MAX_NUMBERS_BYTES],
     len: usize,
 }
+
+/// A grant has the longest: six of 64 bits, the weight of 31 and the token of 52.
+const MAX_NUMBERS_BYTES: usize = 6 * (20 + 1) + (10 + 1) + (16 + 1);
 
 impl Default for NumbersWritten {
     fn default() -> Self {
         NumbersWritten {
-            text: [b' '; 126],
+            text: [b' '; MAX_NUMBERS_BYTES],
             len: 0,
         }
     }
@@ -270,16 +302,7 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
         let why = fields.freed()?;
         Effect::freeing(fields.session()?, why)
     } else if kind.is_word("JOIN") {
-        let session = fields.session()?;
-        fields.numbers(|numbers| {
-            Ok(Effect::Join(Join {
-                session,
-                seats: numbers.integer("seats")?,
-                arrival: numbers.arrival()?,
-                ticket: numbers.ticket()?,
-                claim: Claim::PLAIN,
-            }))
-        })?
+        Effect::Join(fields.join()?)
     } else if kind.is_word("LEAVE") {
         Effect::Leave {
             session: fields.session()?,
@@ -310,8 +333,8 @@ impl<'a> Fields<'a> {
 
     fn grant(&mut self) -> Result<Grant<'a>, Error> {
         let session = self.session()?;
-        let grant = self.numbers(|numbers| {
-            Ok(Grant {
+        let (grant, holder) = self.numbers(|numbers| {
+            let grant = Grant {
                 session,
                 seats: numbers.integer("seats")?,
                 acquired_at: numbers.optional(|numbers| numbers.second("acquired_at"))?,
@@ -320,18 +343,59 @@ impl<'a> Fields<'a> {
                 lease: numbers.optional_lease()?,
                 metadata: None,
                 holder: Holder::PLAIN,
-            })
+            };
+            Ok((grant, numbers.holder()?))
         })?;
         let metadata = self.optional_metadata()?;
-        Ok(Grant { metadata, ..grant })
+        let grant = Grant { metadata, ..grant };
+        let Some(holder) = holder else {
+            return Ok(grant);
+        };
+        let holder = Holder {
+            owner: self.optional_owner()?,
+            ..holder
+        };
+        if holder == Holder::PLAIN {
+            return Err(Error::MalformedEffect("holder"));
+        }
+        Ok(Grant { holder, ..grant })
+    }
+
+    fn join(&mut self) -> Result<Join<'a>, Error> {
+        let session = self.session()?;
+        let (join, claim) = self.numbers(|numbers| {
+            let join = Join {
+                session,
+                seats: numbers.integer("seats")?,
+                arrival: numbers.arrival()?,
+                ticket: numbers.ticket()?,
+                claim: Claim::PLAIN,
+            };
+            Ok((join, numbers.claim()?))
+        })?;
+        let Some(claim) = claim else {
+            return Ok(join);
+        };
+        let claim = Claim {
+            owner: self.optional_owner()?,
+            ..claim
+        };
+        if claim == Claim::PLAIN || claim.max_per_owner.is_some() && claim.owner.is_none() {
+            return Err(Error::MalformedEffect("claim"));
+        }
+        Ok(Join { claim, ..join })
     }
 
     fn session(&mut self) -> Result<&'a [u8], Error> {
-        let session = self.take("session")?.bytes();
-        if session.is_empty() || session.len() > MAX_SESSION_BYTES {
-            return Err(Error::MalformedEffect("session"));
+        self.id("session")
+    }
+
+    fn id(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+        let id = self.take(what)?.bytes();
+        if id.is_empty() || id.len() > MAX_SESSION_BYTES {
+            return Err(Error::MalformedEffect(what));
         }
-        Ok(session)
+        Ok(id)
     }
 
     /// What `read` makes of the argument with the numbers, all of them.
@@ -358,6 +422,14 @@ impl<'a> Fields<'a> {
             return Err(Error::MalformedEffect("metadata"));
         }
         Ok(Some(metadata))
+    }
+
+    /// The owner, if there is one: the last argument.
+    fn optional_owner(&mut self) -> Result<Option<&'a [u8]>, Error> {
+        if self.next == self.args.len() {
+            return Ok(None);
+        }
+        self.id("owner").map(Some)
     }
 
     fn freed(&mut self) -> Result<Freed, Error> {
@@ -469,11 +541,51 @@ impl<'a> NumbersRead<'a> {
         }
     }
 
+    /// What a session has beyond a seat, without its owner; `None` in the short form.
+    fn holder(&mut self) -> Result<Option<Holder<'a>>, Error> {
+        if self.rest.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Holder {
+            owner: None,
+            weight: self.weight()?,
+            token: self.optional(NumbersRead::token)?,
+        }))
+    }
+
+    /// What a waiter asks for beyond a seat, without its owner; `None` in the short form.
+    fn claim(&mut self) -> Result<Option<Claim<'a>>, Error> {
+        if self.rest.is_none() {
+            return Ok(None);
+        }
+        let weight = self.weight()?;
+        let max_per_owner = self.optional(|numbers| {
+            let max = u64::try_from(numbers.integer("max")?).ok();
+            max.filter(|&max| max > 0)
+                .ok_or(Error::MalformedEffect("max"))
+        })?;
+        let takeover = match self.word("takeover")? {
+            b"0" => false,
+            b"1" if max_per_owner.is_some() => true,
+            _ => return Err(Error::MalformedEffect("takeover")),
+        };
+        Ok(Some(Claim {
+            owner: None,
+            max_per_owner,
+            takeover,
+            weight,
+        }))
+    }
+
+    fn weight(&mut self) -> Result<u32, Error> {
+        let weight = u32::try_from(self.integer("weight")?).ok();
+        let weight = weight.filter(|weight| (1..=MAX_WEIGHT).contains(weight));
+        weight.ok_or(Error::MalformedEffect("weight"))
+    }
+
     fn token(&mut self) -> Result<u64, Error> {
         let token = u64::try_from(self.integer("token")?).ok();
-        let in_range = |token: &u64| (1..MAX_TOKEN).contains(token);
-        token
-            .filter(in_range)
-            .ok_or(Error::MalformedEffect("token"))
+        let token = token.filter(|token| (1..MAX_TOKEN).contains(token));
+        token.ok_or(Error::MalformedEffect("token"))
     }
 }

@@ -56,6 +56,7 @@ impl Command for Acquire {
         key.pass_on(CallerText {
             session: Some(call.arg(2)?),
             metadata: options.metadata,
+            owner: None,
         });
         if let Some(timeout_ms) = options.block_ms {
             key.may_block(queue::block, timeout_ms);

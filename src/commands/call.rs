@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
         // All commands that change a session name it first.
         key.pass_on(CallerText {
             session: self.args.get(2),
-            metadata: None,
+            ..CallerText::default()
         });
         Ok(key)
     }
