@@ -21,10 +21,10 @@ pub(crate) enum Error {
     Arity,
     /// `seats` is not an integer in Redis's strict form.
     Seats,
-    /// The session id is empty.
-    EmptySession,
-    /// The session id is longer than the configured limit.
-    SessionTooLong(usize),
+    /// An id is empty; says which.
+    Empty(&'static str),
+    /// An id is longer than the configured limit; says which, and the limit.
+    TooLong(&'static str, usize),
     /// The caller's metadata cannot be stored.
     Metadata(MetadataError),
     /// The cursor of SCAN is not one.
@@ -44,6 +44,10 @@ pub(crate) enum Error {
     QueueFull,
     /// Those who wait state as many different limits as they may, and this would be one more.
     TooManyFigures,
+    /// No token is left that is larger than all others.
+    NoTokenLeft,
+    /// Sessions that weigh more than one seat, which the legacy keys cannot hold.
+    HeavySessions,
     /// This node may not serve the key at present.
     TryAgain,
     /// A session in the legacy keys that no pool can hold.
@@ -78,10 +82,10 @@ impl fmt::Display for Error {
             }
             Self::Arity => f.write_str("ERR wrong number of arguments"),
             Self::Seats => f.write_str("ERR seats must be a 64-bit integer"),
-            Self::EmptySession => f.write_str("ERR session must not be empty"),
-            Self::SessionTooLong(limit) => {
+            Self::Empty(what) => write!(f, "ERR {what} must not be empty"),
+            Self::TooLong(what, limit) => {
                 let limit = limit.min(&MAX_SESSION_BYTES);
-                write!(f, "ERR session must be at most {limit} bytes")
+                write!(f, "ERR {what} must be at most {limit} bytes")
             }
             Self::Metadata(error) => write!(f, "ERR {error}"),
             Self::Cursor => f.write_str("ERR invalid cursor, it must be one that SEAT.SCAN returned"),
@@ -95,6 +99,12 @@ impl fmt::Display for Error {
             Self::TooManyFigures => write!(
                 f,
                 "ERR the sessions in the queue state {MAX_FIGURES} different numbers of seats, the most that may wait; state one of those, or use SEAT.RESIZE to set one for all"
+            ),
+            Self::NoTokenLeft => f.write_str(
+                "ERR WITHTOKEN cannot be served: a pool that was loaded or restored has the largest token that there can be",
+            ),
+            Self::HeavySessions => f.write_str(
+                "ERR a session weighs more than one seat, which the legacy keys cannot hold; release it first",
             ),
             Self::TryAgain => f.write_str("TRYAGAIN This node no longer serves this pool; retry"),
             Self::NotImportable { session, why } => {

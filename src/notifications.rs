@@ -25,16 +25,20 @@ impl Events {
     pub(crate) const QUEUED: Events = Events(1 << 9);
     pub(crate) const RESIZED: Events = Events(1 << 10);
     pub(crate) const IMPORTED: Events = Events(1 << 11);
+    pub(crate) const REPLACED: Events = Events(1 << 12);
+    pub(crate) const OWNER_LIMIT: Events = Events(1 << 13);
 
     /// In the order in which they are published: a seat is freed before it is granted again.
-    const OWN: [(Events, &'static CStr); 11] = [
+    const OWN: [(Events, &'static CStr); 13] = [
         (Events::EXPIRED, c"seat.expired"),
         (Events::IMPORTED, c"seat.imported"),
         (Events::REVOKED, c"seat.revoked"),
+        (Events::REPLACED, c"seat.replaced"),
         (Events::RELEASED, c"seat.released"),
         (Events::HEARTBEAT, c"seat.heartbeat"),
         (Events::RENEWED, c"seat.renewed"),
         (Events::LEFT, c"seat.left"),
+        (Events::OWNER_LIMIT, c"seat.owner_limit"),
         (Events::RESIZED, c"seat.resized"),
         (Events::ACQUIRED, c"seat.acquired"),
         (Events::GRANTED, c"seat.granted"),
@@ -60,7 +64,8 @@ impl Events {
     pub(crate) fn of_freeing(why: Freed) -> Events {
         match why {
             Freed::Released => Events::RELEASED,
-            Freed::Revoked | Freed::Replaced => Events::REVOKED,
+            Freed::Revoked => Events::REVOKED,
+            Freed::Replaced => Events::REPLACED,
             Freed::Expired => Events::EXPIRED,
         }
     }

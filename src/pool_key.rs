@@ -16,6 +16,7 @@ use crate::migration::InvalidEntries;
 use crate::notifications::Events;
 use crate::pool_type::POOL_TYPE;
 use crate::queue::{self, BlockClient, WaiterId};
+use crate::replies::Asked;
 use crate::stats::{self, Total};
 use crate::{deadlines, grace};
 
@@ -50,7 +51,7 @@ struct Caller<'a> {
     text: CallerText<'a>,
     /// How its client is blocked, and for how many milliseconds at most; 0 is for ever. Absent
     /// where it may not be.
-    blocking: Option<(BlockClient, i64)>,
+    blocking: Option<(BlockClient, i64, Asked)>,
 }
 
 /// Who holds seats here beside the pool's sessions.
@@ -102,10 +103,38 @@ impl<'a> PoolKey<'a> {
         };
         key.key.find(&POOL_TYPE)?;
         key.blocked = queue::take(key.database, name.bytes());
-        if key.blocked.is_some() && queue::have_tickets_moved(key.database, name.bytes()) {
-            key.machine().pool_changed();
+        if key.blocked.is_some() {
+            if queue::have_tickets_moved(key.database, name.bytes()) {
+                key.machine().pool_changed();
+            }
+            if matches!(mode, Mode::Write | Mode::Tend) && queue::lacks_tokens() {
+                key.refuse_tokens();
+            }
         }
         Ok(key)
+    }
+
+    /// Answers those who wait for a token that none is left.
+    fn refuse_tokens(&mut self) {
+        let blocked = self.blocked().iter();
+        let waiting = blocked.filter(|entry| entry.waiting.request.with_token);
+        let waiting: Vec<Box<[u8]>> = waiting.map(|entry| entry.session().into()).collect();
+        for session in &waiting {
+            let waiter = self.pool_and_blocked().1.remove(session);
+            let Some(waiter) = waiter else { continue };
+            self.answer(waiter, queue::Outcome::Failed(Error::NoTokenLeft));
+            if !self.pool().has_ticket(session) {
+                self.notice(Notice::Left);
+            }
+        }
+        // It may be the turn of others.
+        self.note(self.moment.now_ms);
+    }
+
+    /// Has a client that has left the queue be woken with its answer, once the key is closed.
+    fn answer(&mut self, waiter: Waiter<WaiterId>, outcome: queue::Outcome) {
+        self.after.wake(waiter.client);
+        queue::set_outcome(waiter, outcome);
     }
 
     /// The pool, or an empty one for a missing key: a pool with no session does not exist.
@@ -129,9 +158,9 @@ impl<'a> PoolKey<'a> {
     }
 
     /// Lets the client of the command be blocked, by `block`, for at most `timeout_ms`; 0 is for
-    /// ever.
-    pub(crate) fn may_block(&mut self, block: BlockClient, timeout_ms: i64) {
-        self.caller.blocking = Some((block, timeout_ms));
+    /// ever. Its reply will have what was `asked` for.
+    pub(crate) fn may_block(&mut self, block: BlockClient, timeout_ms: i64, asked: Asked) {
+        self.caller.blocking = Some((block, timeout_ms, asked));
     }
 
     /// Suspends grants while this key is open: who else holds seats cannot be known.
@@ -271,6 +300,9 @@ impl<'a> PoolKey<'a> {
         if let Some(deadline_ms) = effect.deadline_ms() {
             self.note(deadline_ms);
         }
+        if let Some(token) = token_of(effect) {
+            queue::note_token(token);
+        }
         match effect {
             Effect::Grant(Grant { session, .. })
             | Effect::Import(Grant { session, .. })
@@ -339,8 +371,9 @@ impl Host for PoolKey<'_> {
     }
 
     fn block_client(&mut self, session: &[u8]) -> Option<WaiterId> {
-        let (block, timeout_ms) = self.caller.blocking?;
-        block(self.ctx, self.database, self.name, session, timeout_ms)
+        let (block, timeout_ms, asked) = self.caller.blocking?;
+        let (ctx, database, name) = (self.ctx, self.database, self.name);
+        block(ctx, database, name, session, timeout_ms, asked)
     }
 
     fn commit(&mut self, effect: &Effect<'_>) {
@@ -362,7 +395,6 @@ impl Host for PoolKey<'_> {
     }
 
     fn wake(&mut self, waiter: Waiter<WaiterId>, outcome: Outcome) {
-        let id = waiter.client;
         let outcome = match outcome {
             Outcome::Granted(granted) => {
                 queue::granted(self.database, self.name.bytes(), self.value(), &waiter);
@@ -376,17 +408,21 @@ impl Host for PoolKey<'_> {
                 let why = self.invalid_entry(&waiter.session);
                 queue::Outcome::Failed(why.unwrap_or(Error::Internal))
             }
-            Outcome::NoSeats | Outcome::OwnerLimit { .. } => queue::Outcome::NoSeats,
+            Outcome::OwnerLimit { held, max } => queue::Outcome::OwnerLimit(held, max),
+            Outcome::NoSeats => queue::Outcome::NoSeats,
         };
-        queue::set_outcome(waiter, outcome);
-        self.after.wake(id);
+        self.answer(waiter, outcome);
     }
 
     fn notice(&mut self, notice: Notice) {
         let (event, total) = match notice {
             Notice::Joined => (Events::QUEUED, &stats::QUEUED),
-            Notice::Left | Notice::OwnerLimit => (Events::LEFT, &stats::LEFT),
+            Notice::Left => (Events::LEFT, &stats::LEFT),
             Notice::Served => (Events::GRANTED, &stats::GRANTED),
+            Notice::OwnerLimit => {
+                self.notice(Notice::Left);
+                (Events::OWNER_LIMIT, &stats::OWNER_LIMIT)
+            }
         };
         self.after.publish(event);
         total.add();
@@ -401,6 +437,15 @@ impl Host for PoolKey<'_> {
 fn lend(key: &OpenKey<Pool>) -> &Pool {
     static EMPTY: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
     key.value().unwrap_or_else(|| &EMPTY)
+}
+
+/// The token that a session has by an effect.
+fn token_of(effect: &Effect<'_>) -> Option<u64> {
+    match effect {
+        Effect::Grant(grant) | Effect::Import(grant) => grant.holder.token,
+        Effect::Token { token, .. } => Some(*token),
+        _ => None,
+    }
 }
 
 /// The total that an effect counts for, if it is one of this server's own decisions.
@@ -422,7 +467,8 @@ fn total_of(effect: &Effect<'_>) -> Option<&'static Total> {
 fn total_of_freeing(why: Freed) -> &'static Total {
     match why {
         Freed::Released => &stats::RELEASED,
-        Freed::Revoked | Freed::Replaced => &stats::REVOKED,
+        Freed::Revoked => &stats::REVOKED,
+        Freed::Replaced => &stats::REPLACED,
         Freed::Expired => &stats::EXPIRED,
     }
 }

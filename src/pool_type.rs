@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use seat_pool::{DecodeError, Decoder, Moment, Pool};
+use seat_pool::{Claim, DecodeError, Decoder, Holder, Moment, Pool};
 
 use crate::data_sets::is_second_loading;
 use crate::effects::emit_to_aof;
@@ -51,7 +51,8 @@ impl Value for Pool {
     }
 
     /// Each persisted field of each session counts; the order of the sessions does not, since a
-    /// reload may change it. The tickets count in their order.
+    /// reload may change it. The tickets count in their order. What a session has or asks for
+    /// beyond a seat counts only where it does, so that other pools keep their digests.
     fn digest(&self, digest: Digest<'_>) {
         let optional = |value: Option<i64>| {
             digest.integer(value.is_some().into());
@@ -68,6 +69,12 @@ impl Value for Pool {
             optional(session.heartbeat_count());
             optional(lease.map(|lease| lease.length_ms as i64));
             optional(lease.map(|lease| lease.deadline_ms));
+            let holder = self.holder_of(session);
+            if holder != Holder::PLAIN {
+                digest.bytes(holder.owner.unwrap_or_default());
+                digest.integer(holder.weight.into());
+                optional(holder.token.map(|token| token as i64));
+            }
             digest.end_sequence();
         }
         for ticket in self.all_tickets() {
@@ -76,6 +83,15 @@ impl Value for Pool {
             digest.integer(ticket.waiting.length_ms as i64);
             digest.integer(ticket.waiting.deadline_ms);
             digest.integer(self.figure_of(ticket));
+            let claim = self.claim_of(ticket);
+            if claim != Claim::PLAIN {
+                // A word, so that no claim looks like another ticket.
+                digest.bytes(b"claim");
+                digest.bytes(claim.owner.unwrap_or_default());
+                optional(claim.max_per_owner.map(|max| max as i64));
+                digest.integer(claim.takeover.into());
+                digest.integer(claim.weight.into());
+            }
         }
         digest.end_sequence();
     }
@@ -142,5 +158,6 @@ fn load(io: Io<'_>) -> Result<Pool, DecodeError> {
     if let Some(arrival) = pool.last_arrival() {
         queue::note_arrival(arrival);
     }
+    queue::note_token(pool.last_token());
     Ok(pool)
 }

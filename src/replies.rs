@@ -4,21 +4,60 @@ use seat_pool::{AlreadyActive, Granted, Lease, Session, Waiting};
 
 use crate::ffi::Ctx;
 
-pub(crate) fn acquired(ctx: Ctx<'_>, granted: &Granted) {
-    ctx.reply_array(4 + usize::from(granted.lease.is_some()));
+/// What the reply to a call that asks for it ends with if the session holds a seat: one element
+/// for each, whatever it came to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
+    /// The lease's milliseconds.
+    pub(crate) lease: bool,
+    pub(crate) token: bool,
+    /// The session that has ended for this one.
+    pub(crate) takeover: bool,
+}
+
+impl Asked {
+    fn len(self) -> usize {
+        [self.lease, self.token, self.takeover]
+            .into_iter()
+            .map(usize::from)
+            .sum()
+    }
+
+    fn answer(
+        self,
+        ctx: Ctx<'_>,
+        lease: Option<Lease>,
+        token: Option<u64>,
+        replaced: Option<&[u8]>,
+    ) {
+        if self.lease {
+            optional_integer(ctx, lease.map(|lease| lease.length_ms as i64));
+        }
+        if self.token {
+            optional_integer(ctx, token.map(|token| token as i64));
+        }
+        if self.takeover {
+            optional_bulk(ctx, replaced);
+        }
+    }
+}
+
+pub(crate) fn acquired(ctx: Ctx<'_>, granted: &Granted, asked: Asked) {
+    ctx.reply_array(4 + asked.len());
     ctx.reply_integer(1);
     ctx.reply_bulk(b"ACQUIRED");
     ctx.reply_integer(granted.used as i64);
     ctx.reply_integer(granted.seats);
-    lease(ctx, granted.lease);
+    let replaced = granted.replaced.as_deref();
+    asked.answer(ctx, granted.lease, granted.token, replaced);
 }
 
-pub(crate) fn already_active(ctx: Ctx<'_>, holder: &AlreadyActive) {
-    ctx.reply_array(3 + usize::from(holder.renewed.is_some()));
+pub(crate) fn already_active(ctx: Ctx<'_>, holder: &AlreadyActive, asked: Asked) {
+    ctx.reply_array(3 + asked.len());
     ctx.reply_integer(1);
     ctx.reply_bulk(b"ALREADY_ACTIVE");
     ctx.reply_integer(holder.used as i64);
-    lease(ctx, holder.renewed);
+    asked.answer(ctx, holder.renewed, holder.token, None);
 }
 
 pub(crate) fn no_seats(ctx: Ctx<'_>, used: u64, seats: i64) {
@@ -27,6 +66,15 @@ pub(crate) fn no_seats(ctx: Ctx<'_>, used: u64, seats: i64) {
     ctx.reply_bulk(b"NO_SEATS_AVAILABLE");
     ctx.reply_integer(used as i64);
     ctx.reply_integer(seats);
+}
+
+/// The owner has `held` live sessions, as many as `max` or more.
+pub(crate) fn owner_limit(ctx: Ctx<'_>, held: u64, max: u64) {
+    ctx.reply_array(4);
+    ctx.reply_integer(0);
+    ctx.reply_bulk(b"OWNER_LIMIT");
+    ctx.reply_integer(held as i64);
+    ctx.reply_integer(max as i64);
 }
 
 pub(crate) fn queued(ctx: Ctx<'_>, used: u64, seats: i64, position: usize) {
@@ -38,12 +86,16 @@ pub(crate) fn queued(ctx: Ctx<'_>, used: u64, seats: i64, position: usize) {
     ctx.reply_integer(position as i64);
 }
 
-pub(crate) fn heartbeat_updated(ctx: Ctx<'_>, heartbeat_count: i64, asked: Option<Lease>) {
-    ctx.reply_array(3 + usize::from(asked.is_some()));
+pub(crate) fn heartbeat_updated(ctx: Ctx<'_>, heartbeat_count: i64, lease: Option<Lease>) {
+    let asked = Asked {
+        lease: lease.is_some(),
+        ..Asked::default()
+    };
+    ctx.reply_array(3 + asked.len());
     ctx.reply_integer(1);
     ctx.reply_bulk(b"HEARTBEAT_UPDATED");
     ctx.reply_integer(heartbeat_count);
-    lease(ctx, asked);
+    asked.answer(ctx, lease, None, None);
 }
 
 pub(crate) fn released(ctx: Ctx<'_>, used: u64) {
@@ -66,19 +118,23 @@ pub(crate) fn cleaned(ctx: Ctx<'_>, cleaned: usize, used: u64) {
     ctx.reply_integer(used as i64);
 }
 
-/// The element that ends a success reply if a lease was asked for: its milliseconds.
-fn lease(ctx: Ctx<'_>, lease: Option<Lease>) {
-    if let Some(lease) = lease {
-        ctx.reply_integer(lease.length_ms as i64);
+fn optional_integer(ctx: Ctx<'_>, value: Option<i64>) {
+    match value {
+        Some(value) => ctx.reply_integer(value),
+        None => ctx.reply_null(),
+    }
+}
+
+fn optional_bulk(ctx: Ctx<'_>, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => ctx.reply_bulk(bytes),
+        None => ctx.reply_null(),
     }
 }
 
 /// A position in the queue, nil for a session that does not wait.
 pub(crate) fn position(ctx: Ctx<'_>, position: Option<usize>) {
-    match position {
-        Some(position) => ctx.reply_integer(position as i64),
-        None => ctx.reply_null(),
-    }
+    optional_integer(ctx, position.map(|position| position as i64));
 }
 
 /// The waiters, each with how long it has waited by `now_ms`.

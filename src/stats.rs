@@ -33,11 +33,11 @@ impl Total {
     }
 }
 
-/// Seats granted.
+/// Sessions that were granted their seats.
 pub(crate) static ACQUIRED: Total = Total::new("acquired");
 /// ACQUIREs by sessions that held a seat already.
 pub(crate) static ALREADY_ACTIVE: Total = Total::new("already_active");
-/// ACQUIREs that found all seats taken.
+/// ACQUIREs that were denied, for want of seats or by the limit of their owner.
 pub(crate) static DENIED: Total = Total::new("denied");
 /// Heartbeats counted.
 pub(crate) static HEARTBEATS: Total = Total::new("heartbeats");
@@ -54,6 +54,10 @@ pub(crate) static QUEUED: Total = Total::new("queued");
 pub(crate) static GRANTED: Total = Total::new("granted");
 /// Sessions that left a queue without a seat.
 pub(crate) static LEFT: Total = Total::new("left");
+/// Sessions whose places others of their owners have taken.
+pub(crate) static REPLACED: Total = Total::new("replaced");
+/// Sessions that were refused by the limit of their owner, at the call or at their turn.
+pub(crate) static OWNER_LIMIT: Total = Total::new("owner_limit");
 /// Sessions adopted from the legacy keys.
 pub(crate) static IMPORTED: Total = Total::new("imported");
 /// Sessions given back to the legacy keys.
@@ -153,7 +157,7 @@ pub(crate) fn follow(second: Second) {
     TICKETS_NOT_SHOWN.store(not_shown, Relaxed);
 }
 
-static ALL: [&Total; 15] = [
+static ALL: [&Total; 17] = [
     &ACQUIRED,
     &ALREADY_ACTIVE,
     &DENIED,
@@ -164,6 +168,8 @@ static ALL: [&Total; 15] = [
     &QUEUED,
     &GRANTED,
     &LEFT,
+    &REPLACED,
+    &OWNER_LIMIT,
     &IMPORTED,
     &EXPORTED,
     &SCRIPT_CALLS,

@@ -1,5 +1,5 @@
-//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds]
-//! [QUEUE milliseconds] [BLOCK milliseconds]`
+//! `SEAT.ACQUIRE key session seats [metadata] [EX seconds | PX milliseconds] [WEIGHT weight]
+//! [OWNER owner [MAX max [TAKEOVER]]] [WITHTOKEN] [QUEUE milliseconds] [BLOCK milliseconds]`
 
 use redis_module::raw;
 use seat_pool::{AcquireRequest, Acquired, Conditions, Metadata, Refusal};
@@ -16,8 +16,9 @@ pub(super) struct Acquire;
 impl Command for Acquire {
     const SPEC: Spec = Spec {
         name: c"seat.acquire",
-        summary: c"Takes a seat of a pool for a session, if one is free, or waits for one.",
-        complexity: c"O(N) in the length of the metadata, and O(log N) in the length of the queue",
+        summary: c"Takes seats of a pool for a session, if they are free, or waits for them.",
+        complexity:
+            c"O(N) in the length of the metadata, and O(log N) in the length of the queue; with TAKEOVER O(M*log(N)) where M is the limit for the owner",
         since: SINCE,
         flags: c"write fast blocking",
         arity: -4,
@@ -30,6 +31,9 @@ impl Command for Acquire {
             Argument::integer(c"seats"),
             Argument::string(c"metadata").optional(),
             options::LEASE,
+            options::WEIGHT,
+            options::OWNER,
+            options::WITH_TOKEN,
             options::QUEUE,
             options::BLOCK,
         ],
@@ -39,10 +43,19 @@ impl Command for Acquire {
         let ctx = call.ctx;
         let session = call.new_session(2)?;
         let seats = call.arg(3)?.integer().ok_or(Error::Seats)?;
-        let options = Options::parse_with_queue(call.args, 4)?;
+        let options = Options::parse(call.args, 4, &options::ACQUIRE)?;
+        if options.with_token && !queue::has_token_left() {
+            return Err(Error::NoTokenLeft);
+        }
+        let (claim, asked) = (options.claim(), options.asked());
         let request = AcquireRequest {
             lease: options.lease(call.moment.now_ms)?,
             ticket_ms: options.ticket_ms,
+            weight: claim.weight,
+            owner: claim.owner,
+            max_per_owner: claim.max_per_owner,
+            takeover: claim.takeover,
+            with_token: asked.token,
             blocks: options.block_ms.is_some() && may_block(ctx),
             longest_queue: config::MAX_QUEUE_LENGTH.get(),
             ..AcquireRequest::plain(session, seats)
@@ -56,10 +69,10 @@ impl Command for Acquire {
         key.pass_on(CallerText {
             session: Some(call.arg(2)?),
             metadata: options.metadata,
-            owner: None,
+            owner: options.owner,
         });
         if let Some(timeout_ms) = options.block_ms {
-            key.may_block(queue::block, timeout_ms);
+            key.may_block(queue::block, timeout_ms, asked);
         }
         let acquired = key.machine().acquire(&request, &conditions);
         match acquired.map_err(|refusal| match refusal {
@@ -68,17 +81,20 @@ impl Command for Acquire {
             Refusal::TooManyFigures => Error::TooManyFigures,
             Refusal::Unmet(error) => error,
         })? {
-            Acquired::Granted(granted) => replies::acquired(ctx, &granted),
+            Acquired::Granted(granted) => replies::acquired(ctx, &granted, asked),
             Acquired::AlreadyActive(active) => {
                 stats::ALREADY_ACTIVE.add();
-                replies::already_active(ctx, &active);
+                replies::already_active(ctx, &active, asked);
             }
             Acquired::NoSeats { used } => {
                 stats::DENIED.add();
                 replies::no_seats(ctx, used, seats);
             }
-            // No option limits an owner's sessions yet.
-            Acquired::OwnerLimit { .. } => return Err(Error::Internal),
+            Acquired::OwnerLimit { held, max } => {
+                stats::DENIED.add();
+                stats::OWNER_LIMIT.add();
+                replies::owner_limit(ctx, held, max);
+            }
             Acquired::Queued { used, position } => {
                 queue::note_poll(key.database, key.name.bytes(), session);
                 replies::queued(ctx, used, seats, position);

@@ -96,14 +96,20 @@ impl<'a> Call<'a> {
 
     /// A session id that may be granted a seat.
     pub(crate) fn new_session(&self, index: usize) -> Result<&'a [u8], Error> {
-        let session = self.arg(index)?.bytes();
-        let limit = config::MAX_SESSION.get();
-        if session.is_empty() {
-            Err(Error::EmptySession)
-        } else if session.len() > limit {
-            Err(Error::SessionTooLong(limit))
-        } else {
-            Ok(session)
-        }
+        let session = self.arg(index)?;
+        check_id("session", session)?;
+        Ok(session.bytes())
+    }
+}
+
+/// Refuses an id of a session or an owner with which no seat is granted.
+pub(super) fn check_id(what: &'static str, id: Str<'_>) -> Result<(), Error> {
+    let (len, limit) = (id.bytes().len(), config::MAX_SESSION.get());
+    if len == 0 {
+        Err(Error::Empty(what))
+    } else if len > limit {
+        Err(Error::TooLong(what, limit))
+    } else {
+        Ok(())
     }
 }

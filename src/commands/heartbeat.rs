@@ -1,4 +1,4 @@
-//! `SEAT.HEARTBEAT key session [metadata] [EX seconds | PX milliseconds]`
+//! `SEAT.HEARTBEAT key session [metadata] [EX seconds | PX milliseconds] [TOKEN token]`
 
 use redis_module::raw;
 use seat_pool::HeartbeatOutcome as Decision;
@@ -28,20 +28,24 @@ impl Command for Heartbeat {
             // As the script did, it takes metadata and ignores them.
             Argument::string(c"metadata").optional(),
             options::LEASE,
+            options::TOKEN,
         ],
     };
 
     fn run(call: Call<'_>) -> Result<(), Error> {
         let Call { ctx, args, moment } = call;
         let session = call.arg(2)?.bytes();
-        let options = Options::parse(args, 3)?;
+        let options = Options::parse(args, 3, &options::HEARTBEAT)?;
         let lease = options.lease(moment.now_ms)?;
 
         let mut key = call.pool_to_change()?;
-        if let Some(why) = key.invalid_entry(session) {
+        // Such an entry has no token.
+        if options.token.is_none()
+            && let Some(why) = key.invalid_entry(session)
+        {
             return Err(why);
         }
-        match key.machine().heartbeat(session, lease, None) {
+        match key.machine().heartbeat(session, lease, options.token) {
             Decision::NotActive => replies::refused(ctx, b"SESSION_NOT_ACTIVE"),
             Decision::NoMetadata => replies::refused(ctx, b"METADATA_NOT_FOUND"),
             Decision::Updated(heartbeat) => {

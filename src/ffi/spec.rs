@@ -19,7 +19,8 @@ pub(crate) struct Argument {
     pub(crate) flags: u32,
     /// Which of the command's keys it is, if it is one.
     pub(crate) key: c_int,
-    pub(crate) alternatives: &'static [Argument],
+    /// What it is made of, or what its alternatives are.
+    pub(crate) parts: &'static [Argument],
 }
 
 impl Argument {
@@ -41,7 +42,7 @@ impl Argument {
             token: None,
             flags: raw::REDISMODULE_CMD_ARG_NONE,
             key: -1,
-            alternatives: &[],
+            parts: &[],
         }
     }
 
@@ -57,6 +58,15 @@ impl Argument {
         Argument {
             kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
             token: Some(word),
+            ..Argument::string(name)
+        }
+    }
+
+    /// Arguments that belong together.
+    pub(crate) const fn group(name: &'static CStr, parts: &'static [Argument]) -> Argument {
+        Argument {
+            kind: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+            parts,
             ..Argument::string(name)
         }
     }
@@ -89,12 +99,12 @@ impl Argument {
     ) -> Vec<raw::RedisModuleCommandArg> {
         let mut list: Vec<_> = Vec::with_capacity(arguments.len() + 1);
         for argument in arguments {
-            let subargs = if argument.alternatives.is_empty() {
+            let subargs = if argument.parts.is_empty() {
                 ptr::null_mut()
             } else {
-                let mut alternatives = Argument::to_raw(argument.alternatives, nested);
-                let start = alternatives.as_mut_ptr();
-                nested.push(alternatives);
+                let mut parts = Argument::to_raw(argument.parts, nested);
+                let start = parts.as_mut_ptr();
+                nested.push(parts);
                 start
             };
             list.push(raw::RedisModuleCommandArg {

@@ -1,4 +1,7 @@
 //! `SEAT.EXPORT key sessions-key metadata-key`
+//!
+//! The scripts count a seat for each session, so they would overbook one that weighs more. Leases,
+//! owners and tokens do not change who holds how many seats, and are left behind.
 
 use redis_module::raw;
 
@@ -49,6 +52,10 @@ impl Command for Export {
         let exported = if key.exists() {
             if memory::refuses_growth(ctx) {
                 return Err(Error::OutOfMemory);
+            }
+            let pool = key.pool();
+            if pool.used(call.moment) > pool.count(call.moment) as u64 {
+                return Err(Error::HeavySessions);
             }
             export_to(key, sessions, metadata)?
         } else {

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
+use crate::replies::Asked;
 use crate::{deadlines, grace, old_servers, replies, server, stats};
 
 /// Blocks the client of this call for `session` until it is woken, for at most `timeout_ms`; 0 is
@@ -26,6 +27,7 @@ pub(crate) fn block(
     key: Str<'_>,
     session: &[u8],
     timeout_ms: i64,
+    asked: Asked,
 ) -> Option<WaiterId> {
     let id = STATE.with_borrow_mut(|state| {
         state.last_id += 1;
@@ -40,6 +42,7 @@ pub(crate) fn block(
         client,
         may_be_woken: false,
         connection: ctx.connection(),
+        asked,
         outcome: Outcome::Waiting,
         left: None,
     };
@@ -146,20 +149,25 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
             outcome,
             waiter.name.clone(),
             waiter.session.clone(),
+            waiter.asked,
             seats.unwrap_or_default(),
         ))
     });
-    let Some((outcome, name, session, seats)) = ended else {
+    let Some((outcome, name, session, asked, seats)) = ended else {
         ctx.reply_error(&Error::Internal.to_string());
         return;
     };
     let answered = match outcome {
         Outcome::Granted(granted) => {
-            replies::acquired(ctx, &granted);
+            replies::acquired(ctx, &granted, asked);
             Ok(())
         }
         Outcome::AlreadyActive(active) => {
-            replies::already_active(ctx, &active);
+            replies::already_active(ctx, &active, asked);
+            Ok(())
+        }
+        Outcome::OwnerLimit(held, max) => {
+            replies::owner_limit(ctx, held, max);
             Ok(())
         }
         Outcome::NoSeats => {
@@ -168,7 +176,7 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
                 .map(|key| replies::no_seats(ctx, key.used(), seats))
         }
         Outcome::Failed(error) => Err(error),
-        Outcome::Waiting => end_wait(ctx, &name, &session, id),
+        Outcome::Waiting => end_wait(ctx, &name, &session, asked, id),
         Outcome::Answered | Outcome::AnsweredLater => Err(Error::Internal),
     };
     if let Err(error) = answered {
@@ -177,7 +185,13 @@ fn reply(ctx: Ctx<'_>, id: WaiterId) {
 }
 
 /// The wait of a client ends without an outcome: its time is over, or somebody else unblocked it.
-fn end_wait(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> Result<(), Error> {
+fn end_wait(
+    ctx: Ctx<'_>,
+    name: &Name,
+    session: &[u8],
+    asked: Asked,
+    id: WaiterId,
+) -> Result<(), Error> {
     let string = OwnedStr::new(&name.1);
     let is_here = ctx.may_serve(string.get()) && !has_departed(name.0, &name.1);
     let opened = if is_here {
@@ -195,7 +209,7 @@ fn end_wait(ctx: Ctx<'_>, name: &Name, session: &[u8], id: WaiterId) -> Result<(
     match end.ok_or(Error::Internal)? {
         WaitEnd::AlreadyActive(active) => {
             stats::ALREADY_ACTIVE.add();
-            replies::already_active(ctx, &active);
+            replies::already_active(ctx, &active, asked);
         }
         WaitEnd::Queued {
             used,

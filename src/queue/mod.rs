@@ -22,10 +22,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::c_int;
 
-use seat_pool::{AlreadyActive, BlockedQueue, Granted, MAX_ARRIVAL};
+use seat_pool::{AlreadyActive, BlockedQueue, Granted, MAX_ARRIVAL, MAX_TOKEN};
 
 use crate::error::Error;
 use crate::ffi::{BlockedClient, Ctx, Str};
+use crate::replies::Asked;
 use crate::{deadlines, stats};
 
 pub(crate) use blocked::{block, finish_join, has_deferred, run_deferred, unblock_late};
@@ -38,9 +39,9 @@ pub(crate) use waking::{fail, unblock};
 pub(crate) type WaiterId = u64;
 
 /// What blocks the client of a call for a session at a key of a database, for so many milliseconds
-/// at most: [`block`]. Whoever opens the key passes it on, since the callbacks that end a wait open
-/// keys themselves.
-pub(crate) type BlockClient = fn(Ctx<'_>, c_int, Str<'_>, &[u8], i64) -> Option<WaiterId>;
+/// at most, and with what the call has asked for: [`block`]. Whoever opens the key passes it on,
+/// since the callbacks that end a wait open keys themselves.
+pub(crate) type BlockClient = fn(Ctx<'_>, c_int, Str<'_>, &[u8], i64, Asked) -> Option<WaiterId>;
 
 /// Waiters that one command or tick serves at most; a timer goes on with the rest.
 pub(crate) const BATCH: usize = 64;
@@ -60,6 +61,7 @@ struct Waiter {
     may_be_woken: bool,
     /// The connection's number, by which it is known whether it is still there.
     connection: u64,
+    asked: Asked,
     outcome: Outcome,
     /// As it was in the queue. Absent while it is there.
     left: Option<seat_pool::Waiter<WaiterId>>,
@@ -73,6 +75,8 @@ pub(crate) enum Outcome {
     Granted(Granted),
     /// Its session has come to hold a seat otherwise.
     AlreadyActive(AlreadyActive),
+    /// Its owner has so many live sessions, and may not have more than this.
+    OwnerLimit(u64, u64),
     /// It will not get one.
     NoSeats,
     /// It cannot be served here.
@@ -117,6 +121,8 @@ struct State {
     last_id: WaiterId,
     last_arrival: u64,
     last_token: u64,
+    /// Those of the waiters who are to have a token.
+    waiting_for_tokens: u64,
     /// Grants from the queue whose clients may not have their replies yet. Mostly none, at most
     /// those of one turn of the loop.
     unconfirmed: Vec<Unconfirmed>,
@@ -133,14 +139,21 @@ struct State {
 
 impl State {
     fn add_waiter(&mut self, id: WaiterId, waiter: Waiter) {
+        self.waiting_for_tokens += u64::from(waiter.asked.token);
         self.waiters.insert(id, waiter);
         stats::BLOCKED_CLIENTS.set(self.waiters.len() as u64);
     }
 
     fn take_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id);
+        let had_token = waiter.as_ref().is_some_and(|waiter| waiter.asked.token);
+        self.waiting_for_tokens -= u64::from(had_token);
         stats::BLOCKED_CLIENTS.set(self.waiters.len() as u64);
         waiter
+    }
+
+    fn tokens_left(&self) -> u64 {
+        LAST_TOKEN - self.last_token
     }
 
     fn forget_moves(&mut self, database: c_int, key: &[u8]) {
@@ -187,13 +200,36 @@ pub(crate) fn next_arrival() -> u64 {
     })
 }
 
-/// The next token, larger than all before.
+/// The largest token.
+const LAST_TOKEN: u64 = MAX_TOKEN - 1;
+
+/// Tokens that a clock in the distant future must leave.
+const SPARE_TOKENS: u64 = 1 << 40;
+
+/// The next token, larger than all before; there must be one ([`has_token_left`]).
 pub(crate) fn next_token(now_ms: i64) -> u64 {
     let now_micros = u64::try_from(now_ms).unwrap_or(0).saturating_mul(1000);
+    let least = now_micros.min(LAST_TOKEN - SPARE_TOKENS);
     STATE.with_borrow_mut(|state| {
-        state.last_token = state.last_token.max(now_micros) + 1;
+        state.last_token = (state.last_token.max(least) + 1).min(LAST_TOKEN);
         state.last_token
     })
+}
+
+/// Notes a token of a session in a pool that came from elsewhere, so that those to come are larger.
+pub(crate) fn note_token(token: u64) {
+    STATE.with_borrow_mut(|state| state.last_token = state.last_token.max(token));
+}
+
+/// Whether there is a token larger than all before, and than those that clients wait for. None is
+/// left only after somebody has made one up.
+pub(crate) fn has_token_left() -> bool {
+    STATE.with_borrow(|state| state.tokens_left() > state.waiting_for_tokens)
+}
+
+/// Whether tokens do not suffice for those who wait for one. They are not to be served then.
+pub(crate) fn lacks_tokens() -> bool {
+    STATE.with_borrow(|state| state.tokens_left() < state.waiting_for_tokens)
 }
 
 /// Notes a number that came from elsewhere, so that those to come are higher.
