@@ -1,6 +1,6 @@
 //! The replies of the commands, given at once or after a client was blocked.
 
-use seat_pool::{AlreadyActive, Granted, Lease, Session, Waiting};
+use seat_pool::{AlreadyActive, Granted, Lease, Moment, Pool, Session, Waiting};
 
 use crate::ffi::Ctx;
 
@@ -156,38 +156,88 @@ pub(crate) fn numbers(ctx: Ctx<'_>, fields: &[(&[u8], i64)]) {
     }
 }
 
-/// The ids of `len` sessions.
-pub(crate) fn ids<'a>(ctx: Ctx<'_>, len: usize, sessions: impl Iterator<Item = &'a Session>) {
-    ctx.reply_array(len);
-    sessions.for_each(|session| ctx.reply_bulk(session.id()));
+/// What is shown of the sessions that are listed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Ids,
+    Metadata,
+    Details,
 }
 
-/// A map of the ids of `len` sessions to their JSON.
-pub(crate) fn ids_to_json<'a>(
-    ctx: Ctx<'_>,
-    len: usize,
-    sessions: impl Iterator<Item = &'a Session>,
-) {
-    ctx.reply_map(len);
-    sessions.for_each(|session| id_and_json(ctx, session));
+/// Sessions of a pool, as they are at a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Sessions<'a> {
+    pub(crate) ctx: Ctx<'a>,
+    pub(crate) pool: &'a Pool,
+    pub(crate) moment: Moment,
+    pub(crate) shown: Shown,
 }
 
-/// What a step of a scan has found, with the cursor to go on from.
-pub(crate) fn scanned(ctx: Ctx<'_>, next: u64, found: &[&Session], with_metadata: bool) {
-    ctx.reply_array(2);
-    ctx.reply_bulk(itoa::Buffer::new().format(next).as_bytes());
-    let sessions = found.iter().copied();
-    if with_metadata {
-        ctx.reply_array(found.len() * 2);
-        sessions.for_each(|session| id_and_json(ctx, session));
-    } else {
-        ids(ctx, found.len(), sessions);
+impl Sessions<'_> {
+    /// The ids of `len` sessions, or a map of them to what is shown.
+    pub(crate) fn all<'s>(self, len: usize, sessions: impl Iterator<Item = &'s Session>) {
+        match self.shown {
+            Shown::Ids => self.ctx.reply_array(len),
+            Shown::Metadata | Shown::Details => self.ctx.reply_map(len),
+        }
+        sessions.for_each(|session| self.one(session));
+    }
+
+    /// What a step of a scan has found, with the cursor to go on from.
+    pub(crate) fn step(self, next: u64, found: &[&Session]) {
+        self.ctx.reply_array(2);
+        self.ctx
+            .reply_bulk(itoa::Buffer::new().format(next).as_bytes());
+        self.ctx.reply_array(match self.shown {
+            Shown::Ids => found.len(),
+            Shown::Metadata | Shown::Details => found.len() * 2,
+        });
+        found.iter().for_each(|session| self.one(session));
+    }
+
+    fn one(self, session: &Session) {
+        self.ctx.reply_bulk(session.id());
+        match self.shown {
+            Shown::Ids => {}
+            Shown::Metadata => session_json(self.ctx, Some(session)),
+            Shown::Details => details(self.ctx, self.pool, self.moment, session),
+        }
     }
 }
 
-fn id_and_json(ctx: Ctx<'_>, session: &Session) {
-    ctx.reply_bulk(session.id());
-    session_json(ctx, Some(session));
+/// A map of all that a pool knows of a session but its id, nil for what it does not have.
+pub(crate) fn details(ctx: Ctx<'_>, pool: &Pool, moment: Moment, session: &Session) {
+    let holder = pool.holder_of(session);
+    let lease = pool.lease_of(session);
+    let left_ms =
+        |lease: Lease| (moment.effective(lease.deadline_ms)).saturating_sub(moment.now_ms);
+    let number = |name: &[u8], value: Option<i64>| {
+        ctx.reply_bulk(name);
+        optional_integer(ctx, value);
+    };
+    ctx.reply_map(9);
+    ctx.reply_bulk(b"owner");
+    optional_bulk(ctx, holder.owner);
+    number(b"weight", Some(holder.weight.into()));
+    number(b"acquired_at", session.acquired_at().map(i64::from));
+    number(b"last_heartbeat", session.last_heartbeat().map(i64::from));
+    number(b"heartbeats", Some(session.heartbeat_count().unwrap_or(0)));
+    number(b"lease_ms", lease.map(|lease| lease.length_ms as i64));
+    number(b"expires_in_ms", lease.map(left_ms));
+    number(b"token", holder.token.map(|token| token as i64));
+    ctx.reply_bulk(b"metadata");
+    optional_bulk(ctx, session.metadata());
+}
+
+/// A map of owners to the number of their sessions and of the seats that these take.
+pub(crate) fn owners(ctx: Ctx<'_>, owners: &[(&[u8], u64, u64)]) {
+    ctx.reply_map(owners.len());
+    for (owner, sessions, used) in owners {
+        ctx.reply_bulk(owner);
+        ctx.reply_array(2);
+        ctx.reply_integer(*sessions as i64);
+        ctx.reply_integer(*used as i64);
+    }
 }
 
 /// The JSON of a session, nil for one without metadata and for none.

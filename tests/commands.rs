@@ -253,6 +253,7 @@ fn info_describes_the_pool() {
     modern.expect("SEAT.INFO pool", "null");
     dialog.acquire("pool", "a", 2, "{}");
     dialog.acquire("pool", "b", 7, "{}");
+    dialog.expect("SEAT.ACQUIRE pool c 2", "[0, NO_SEATS_AVAILABLE, 2, 2]");
     let memory = dialog.pool_info("pool", "memory_bytes");
     assert!(memory > 0);
     let fields = [
@@ -264,6 +265,10 @@ fn info_describes_the_pool() {
         ("leased", 0),
         ("next_deadline_ms", -1),
         ("memory_bytes", memory),
+        ("sessions", 2),
+        ("owners", 0),
+        ("denied", 1),
+        ("peak_used", 2),
     ];
     let written = |between: &str| {
         let pairs = fields.map(|(name, value)| format!("\"{name}\"{between}{value}"));

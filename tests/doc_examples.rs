@@ -250,9 +250,9 @@ fn is_duration(line: &str) -> bool {
 /// What Redis says behind the full stop of `NOSCRIPT`, and Valkey from 8.1 on does not.
 const ADVICE: &str = " Please use EVAL.";
 
-/// The rule that `docs/commands.md` states: ten or thirteen digits in a row are a time, nineteen
-/// are a cursor, and the memory of a pool, the rest of a lease and the length of a wait vary; all
-/// else is exact.
+/// The rule that `docs/commands.md` states: ten, thirteen or sixteen digits in a row are a time,
+/// nineteen are a cursor, and the memory of a pool, the rest of a lease and the length of a wait
+/// vary; all else is exact.
 fn mask(transcript: &str) -> String {
     let mut masked = String::new();
     let (mut is_below_field, mut is_in_reply) = (false, false);
@@ -273,7 +273,7 @@ fn mask(transcript: &str) -> String {
             let is_value = rest[..start].ends_with("(integer) ");
             masked += &rest[..start];
             masked += match number {
-                _ if length == 10 || length == 13 => "<time>",
+                _ if matches!(length, 10 | 13 | 16) => "<time>",
                 _ if length == CURSOR_DIGITS => "<cursor>",
                 _ if varies && is_value => "<number>",
                 number => number,
@@ -433,8 +433,12 @@ fn each_argument(arguments: &Value) -> Vec<String> {
 
 fn one_argument(argument: &HashMap<String, Value>) -> String {
     let mut shown = text(&argument["name"]);
-    if let Some(alternatives) = argument.get("arguments") {
-        shown = each_argument(alternatives).join(" | ");
+    if let Some(parts) = argument.get("arguments") {
+        let between = match &*text(&argument["type"]) {
+            "block" => " ",
+            _ => " | ",
+        };
+        shown = each_argument(parts).join(between);
     }
     if let Some(token) = argument.get("token").map(text) {
         shown = match &*text(&argument["type"]) {
@@ -513,10 +517,19 @@ fn each_error_is_documented_and_no_other() {
         r#"SEAT.ACQUIRE pool s 1 {"heartbeat_count":"1"}"#,
         "SEAT.ACQUIRE pool s 1 {} more",
         "SEAT.HEARTBEAT pool s {} more",
+        "SEAT.RELEASE pool s more",
+        "SEAT.GET pool s more",
         "SEAT.HEARTBEAT pool s EX",
         "SEAT.HEARTBEAT pool s EX 0",
         "SEAT.HEARTBEAT pool s EX 1 EX 1",
         "SEAT.HEARTBEAT pool s EX 1 PX 1",
+        "SEAT.HEARTBEAT pool s TOKEN 0",
+        "SEAT.ACQUIRE pool s 1 WEIGHT 0",
+        "SEAT.ACQUIRE pool s 1 OWNER ",
+        &format!("SEAT.ACQUIRE pool s 1 OWNER {long_id}"),
+        "SEAT.ACQUIRE pool s 1 OWNER ann MAX 0",
+        "SEAT.ACQUIRE pool s 1 MAX 1",
+        "SEAT.ACQUIRE pool s 1 OWNER ann TAKEOVER",
         "SEAT.ACQUIRE pool s 0 QUEUE 0",
         "SEAT.ACQUIRE pool s 0 BLOCK -1",
         "SEAT.CLEANUP pool IDLE -1",
@@ -560,6 +573,9 @@ fn each_error_is_documented_and_no_other() {
     dialog.acquire("pool", "s", 1, "{}");
     provoke(&mut dialog, "SEAT.EXPORT pool set hash");
 
+    dialog.expect("SEAT.ACQUIRE heavy s 2 WEIGHT 2", "[1, ACQUIRED, 2, 2]");
+    provoke(&mut dialog, "SEAT.EXPORT heavy set hash");
+
     dialog.acquire("figures", "holder", 1, "{}");
     for figure in -7..=0 {
         let join = format!("SEAT.ACQUIRE figures {figure} {figure} QUEUE 60000");
@@ -570,8 +586,12 @@ fn each_error_is_documented_and_no_other() {
     for (arguments, command) in [
         ("max-queue-length 0", "SEAT.ACQUIRE pool s 0 QUEUE 1000"),
         ("allow-effects yes", "SEAT.EFFECT pool FREE lost s"),
+        ("allow-effects yes", "SEAT.ACQUIRE pool s 1 WITHTOKEN"),
     ] {
         let (_server, mut dialog) = Server::builder().module_args(arguments).scene();
+        // The largest token that there can be, where effects are taken.
+        let made_up = "SEAT.EFFECT other GRANT s '1 1 1 - 0 0 1 4503599627370495' {}";
+        dialog.ask(made_up);
         provoke(&mut dialog, command);
     }
 
@@ -697,7 +717,8 @@ fn the_forms_of_effects_are_those_that_a_server_takes() {
     assert!(!forms.is_empty());
     let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     for form in forms {
-        for choice in 0..3 {
+        let optional = form.matches('[').count();
+        for choice in 0..4 {
             let field = |name: &str| -> String {
                 let alternatives: Vec<_> = name.split('|').collect();
                 sample(alternatives[choice % alternatives.len()]).to_owned()
@@ -713,14 +734,14 @@ fn the_forms_of_effects_are_those_that_a_server_takes() {
             };
             effect.push("1".to_owned());
             refuses(&effect);
-            effect.truncate(effect.len() - 2);
+            effect.truncate(effect.len() - 2 - optional);
             refuses(&effect);
         }
     }
     let unmet = &server.info("seat")["seat_ignored_effects"];
     assert_eq!(
-        unmet, "4",
-        "two of the three ends of the one session, and of its ticket"
+        unmet, "6",
+        "three of the four ends of the one session, and of its ticket"
     );
 }
 
@@ -732,6 +753,8 @@ fn sample(word: &str) -> &str {
         | "since_ms" | "length_ms" => "1",
         // Far off, so that nothing is reclaimed meanwhile.
         "deadline_ms" => "9000000000000",
+        "weight" | "max" | "token" => "2",
+        "[owner]" => "ann",
         word => word,
     }
 }

@@ -16,7 +16,7 @@ impl Command for Info {
         name: c"seat.info",
         summary: c"Describes a pool: its seats, who uses them, and what it costs.",
         complexity:
-            c"O(N/256+M) for the memory, where N is the number of sessions and M that of tickets",
+            c"O(N/256+M) for the memory, where N is the number of sessions and M that of tickets, and O(K*log(N)) where K is the number of sessions that have expired and were not reclaimed yet",
         since: SINCE,
         flags: c"readonly",
         arity: 2,
@@ -35,7 +35,8 @@ impl Command for Info {
         let moment = call.moment;
         let queue = key.queue();
         let used = key.used() as i64;
-        let fields: [(&[u8], i64); 8] = [
+        let peak_used = pool.peak_used(moment).max(key.used());
+        let fields: [(&[u8], i64); 12] = [
             (b"seats", pool.seats()),
             (b"used", used),
             (b"available", pool.seats().saturating_sub(used).max(0)),
@@ -47,6 +48,10 @@ impl Command for Info {
                 pool.next_deadline_ms(moment).unwrap_or(-1),
             ),
             (b"memory_bytes", pool.memory_bytes() as i64),
+            (b"sessions", pool.count(moment) as i64),
+            (b"owners", pool.count_owners(moment) as i64),
+            (b"denied", pool.denied() as i64),
+            (b"peak_used", peak_used as i64),
         ];
         replies::numbers(ctx, &fields);
         Ok(())

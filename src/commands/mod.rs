@@ -15,11 +15,13 @@ mod info;
 #[cfg(feature = "bench")]
 mod noop;
 mod options;
+mod owners;
 mod pttl;
 mod queue;
 mod release;
 mod resize;
 mod revoke;
+mod revoke_owner;
 mod scan;
 mod sessions;
 
@@ -38,10 +40,12 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<(), String> {
     register_one::<sessions::Sessions>(ctx, category)?;
     register_one::<scan::Scan>(ctx, category)?;
     register_one::<get::Get>(ctx, category)?;
+    register_one::<owners::Owners>(ctx, category)?;
     register_one::<info::Info>(ctx, category)?;
     register_one::<pttl::Pttl>(ctx, category)?;
     register_one::<cleanup::Cleanup>(ctx, category)?;
     register_one::<revoke::Revoke>(ctx, category)?;
+    register_one::<revoke_owner::RevokeOwner>(ctx, category)?;
     register_one::<resize::Resize>(ctx, category)?;
     register_one::<queue::Queue>(ctx, category)?;
     register_one::<queue::Position>(ctx, category)?;

@@ -1,12 +1,12 @@
-//! `SEAT.SCAN key cursor [COUNT n] [WITHMETADATA]`
+//! `SEAT.SCAN key cursor [COUNT n] [WITHMETADATA | WITHDETAILS]`
 
 use redis_module::raw;
 
 use super::call::{Call, Command, SINCE};
-use super::sessions::WITH_METADATA;
+use super::sessions::{SHOWN, shown_by};
 use crate::error::Error;
 use crate::ffi::{Argument, Spec};
-use crate::replies;
+use crate::replies::{self, Shown};
 
 /// As with Redis's own SCAN.
 const DEFAULT_COUNT: usize = 10;
@@ -26,7 +26,7 @@ impl Command for Scan {
             Argument::KEY,
             Argument::integer(c"cursor"),
             Argument::integer(c"count").after(c"COUNT").optional(),
-            WITH_METADATA,
+            SHOWN,
         ],
     };
 
@@ -37,17 +37,21 @@ impl Command for Scan {
             .and_then(|cursor| u64::try_from(cursor).ok())
             .ok_or(Error::Cursor)?;
         let mut count = DEFAULT_COUNT;
-        let mut with_metadata = false;
+        let mut shown = None;
         let mut options = call.args.iter().skip(3);
         while let Some(option) = options.next() {
             if option.is_word("COUNT") {
                 let value = options.next().ok_or(Error::Count)?.integer();
                 let value = value.and_then(|value| usize::try_from(value).ok());
                 count = value.filter(|&value| value > 0).ok_or(Error::Count)?;
-            } else if option.is_word("WITHMETADATA") {
-                with_metadata = true;
+            } else if let by_option @ Some(_) = shown_by(option)
+                && (shown.is_none() || shown == by_option)
+            {
+                shown = by_option;
             } else {
-                return Err(Error::Syntax("COUNT or WITHMETADATA after the cursor"));
+                return Err(Error::Syntax(
+                    "COUNT, WITHMETADATA or WITHDETAILS after the cursor",
+                ));
             }
         }
 
@@ -60,7 +64,13 @@ impl Command for Scan {
             // Whatever the cursor was of, nobody has stayed.
             0
         };
-        replies::scanned(ctx, next, &found, with_metadata);
+        let listed = replies::Sessions {
+            ctx,
+            pool: key.pool(),
+            moment: call.moment,
+            shown: shown.unwrap_or(Shown::Ids),
+        };
+        listed.step(next, &found);
         Ok(())
     }
 }

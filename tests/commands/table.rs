@@ -100,7 +100,7 @@ const WRITER: Row = Row {
     ..READER
 };
 
-pub const TABLE: [Row; 25] = [
+pub const TABLE: [Row; 27] = [
     Row {
         call: "SEAT.ACQUIRE pool c 9",
         variants: &[
@@ -109,29 +109,36 @@ pub const TABLE: [Row; 25] = [
             "SEAT.ACQUIRE pool c 9 {} EX 60",
             "SEAT.ACQUIRE pool c 9 QUEUE 9",
             "SEAT.ACQUIRE pool c 9 {} BLOCK 9",
+            "SEAT.ACQUIRE pool c 9 WEIGHT 7",
+            "SEAT.ACQUIRE pool c 9 {} OWNER ann",
+            "SEAT.ACQUIRE pool c 9 OWNER ann MAX 1 TAKEOVER WITHTOKEN",
         ],
         arity: -4,
         keys: &["RW insert"],
         without_key: "[1, ACQUIRED, 1, 9]",
-        documents: "key session seats metadata EX PX QUEUE BLOCK optional",
+        documents: "key session seats metadata EX PX WEIGHT OWNER MAX TAKEOVER WITHTOKEN QUEUE BLOCK optional",
         ..WRITER
     },
     Row {
         call: "SEAT.HEARTBEAT pool a",
-        variants: &["SEAT.HEARTBEAT pool a {} EX 60", "SEAT.HEARTBEAT pool x"],
+        variants: &[
+            "SEAT.HEARTBEAT pool a {} EX 60",
+            "SEAT.HEARTBEAT pool x",
+            "SEAT.HEARTBEAT pool a TOKEN 1",
+        ],
         arity: -3,
         keys: &["RW update"],
         without_key: "[0, SESSION_NOT_ACTIVE]",
-        documents: "key session metadata EX PX optional",
+        documents: "key session metadata EX PX TOKEN optional",
         ..WRITER
     },
     Row {
         call: "SEAT.RELEASE pool a",
-        variants: &["SEAT.RELEASE pool x"],
-        arity: 3,
+        variants: &["SEAT.RELEASE pool x", "SEAT.RELEASE pool a TOKEN 1"],
+        arity: -3,
         keys: &["RW delete"],
         without_key: "[0, SESSION_NOT_FOUND]",
-        documents: "key session",
+        documents: "key session TOKEN optional",
         ..WRITER
     },
     Row {
@@ -142,6 +149,15 @@ pub const TABLE: [Row; 25] = [
         keys: &["RW delete"],
         without_key: "0",
         documents: "key session multiple",
+        ..WRITER
+    },
+    Row {
+        call: "SEAT.REVOKEOWNER pool ann",
+        is_fast: false,
+        arity: 3,
+        keys: &["RW delete"],
+        without_key: "0",
+        documents: "key owner",
         ..WRITER
     },
     Row {
@@ -190,27 +206,42 @@ pub const TABLE: [Row; 25] = [
     },
     Row {
         call: "SEAT.SESSIONS pool",
-        variants: &["SEAT.SESSIONS pool WITHMETADATA"],
+        variants: &[
+            "SEAT.SESSIONS pool WITHMETADATA",
+            "SEAT.SESSIONS pool WITHDETAILS",
+            "SEAT.SESSIONS pool OWNER ann",
+        ],
         arity: -2,
         without_key: "[]",
-        documents: "key WITHMETADATA optional",
+        documents: "key OWNER WITHMETADATA WITHDETAILS optional",
         ..SLOW_READER
     },
     Row {
         call: "SEAT.SCAN pool 0",
-        variants: &["SEAT.SCAN pool 0 COUNT 5", "SEAT.SCAN pool 0 WITHMETADATA"],
+        variants: &[
+            "SEAT.SCAN pool 0 COUNT 5",
+            "SEAT.SCAN pool 0 WITHMETADATA",
+            "SEAT.SCAN pool 0 WITHDETAILS",
+        ],
         arity: -3,
         without_key: r#"["0", []]"#,
-        documents: "key cursor COUNT WITHMETADATA optional",
+        documents: "key cursor COUNT WITHMETADATA WITHDETAILS optional",
         ..SLOW_READER
     },
     Row {
         call: "SEAT.GET pool a",
-        variants: &["SEAT.GET pool x"],
-        arity: 3,
+        variants: &["SEAT.GET pool x", "SEAT.GET pool a DETAILS"],
+        arity: -3,
         without_key: "nil",
-        documents: "key session",
+        documents: "key session DETAILS optional",
         ..READER
+    },
+    Row {
+        call: "SEAT.OWNERS pool",
+        arity: 2,
+        without_key: "[]",
+        documents: "key",
+        ..SLOW_READER
     },
     Row {
         call: "SEAT.INFO pool",

@@ -55,7 +55,7 @@ fn scripts_see_the_same_replies() {
     );
     dialog.expect("SEAT.COUNT pool", "1");
     let script = "return #redis.call('SEAT.INFO', KEYS[1])";
-    assert_eq!(dialog.eval(script, &["pool"]), "16");
+    assert_eq!(dialog.eval(script, &["pool"]), "24");
     let script = "return #redis.call('SEAT.SESSIONS', KEYS[1], 'WITHMETADATA')";
     assert_eq!(dialog.eval(script, &["pool"]), "2");
 }
