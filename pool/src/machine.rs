@@ -1424,11 +1424,15 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// The same for the sessions of an owner that is limited. O(k log n) where k is the number of
     /// those that are reclaimed.
+    #[inline(never)]
     fn reclaim_of(&mut self, claim: &Claim<'_>, replaces: bool) {
         let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) else {
             return;
         };
         let pool = self.host.pool();
+        if pool.expired(self.now, 1).next().is_none() {
+            return;
+        }
         let held = pool.held_by_all(owner) + 1 - u64::from(replaces);
         let excess = usize::try_from(held.saturating_sub(max)).unwrap_or(usize::MAX);
         if excess == 0 {
