@@ -1323,13 +1323,24 @@ impl Key<'_> {
             claims.any(|claim| claim.owner == Some(owner))
         };
         let waiting: Vec<_> = model.queue.iter().filter(waits).map(|e| e.id).collect();
+        let mut others = model.waiting(now);
+        others.retain(|entry| !waiting.contains(&entry.id));
         self.revoked.clear();
+        self.sent_away.clear();
         let revoked = self.machine().revoke_owner(owner);
         assert_eq!(revoked, live.len());
         self.revoked.sort_unstable();
         assert_eq!(self.revoked, live, "nobody else's sessions");
         self.is_served();
         self.waits_no_longer(&waiting);
+        for Entry { id, client, .. } in others {
+            let told = client.and_then(|client| self.shared.told.get(&client.number));
+            let is_denied = told == Some(&Told::NoSeats);
+            let model = &self.name.model;
+            let waits_or_holds = model.index(now, id).is_some() || model.is_live(now, id);
+            let is_served = waits_or_holds || told.is_some() || self.sent_away.contains(&id);
+            assert!(is_served && !is_denied, "s{id} left with another owner");
+        }
     }
 
     fn waits_no_longer(&self, ids: &[usize]) {
