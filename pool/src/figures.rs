@@ -72,7 +72,7 @@ impl Weight {
 impl Value for Weight {
     type Sum = u64;
 
-    fn amount(self) -> u64 {
+    fn amount(self, _slot: u32) -> u64 {
         let counts = self.0 & Weight::TOO_HEAVY == 0;
         if counts { self.0.into() } else { 0 }
     }

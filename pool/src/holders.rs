@@ -6,7 +6,8 @@ use crate::effect::Holder;
 use crate::index::Index;
 use crate::memory::allocated;
 use crate::moment::Moment;
-use crate::order::{Entry, Order};
+use crate::order::{Entry, Order, Sum, Value};
+use crate::session::NEVER_MS;
 use crate::slab::Slab;
 
 /// Session slots in a chunk, as in the slab of the sessions.
@@ -22,11 +23,13 @@ const NO_DEADLINE: i64 = i64::MAX;
 /// session's slot ──> number of its entry ──> owner's number, weight, token
 ///                                                  │
 ///                         sessions of each owner <─┴─> the owner's name, stored once
-///                         by (owner, deadline, slot), with the sums of their weights
+///                         by (owner, deadline, slot), summed up: their
+///                         weights, and which was silent for the longest
 /// ```
 ///
-/// What an owner holds is the difference of two ranks in one index for all owners, so it is O(log
-/// n) however many sessions it has, expired ones included.
+/// The live sessions of an owner are neighbours in that index, behind its expired ones. So what it
+/// holds and who of it was silent for the longest is O(log n), however many sessions it has, and
+/// not one expired session is visited for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holders {
     numbers: Numbers,
@@ -35,8 +38,8 @@ pub(crate) struct Holders {
     owners: Slab<Owner>,
     /// From owners to their numbers in `owners`.
     owner_index: Index,
-    /// The sessions with an owner, by their owners and deadlines, with their weights.
-    owned: Order<u32, (u32, i64)>,
+    /// The sessions with an owner, by their owners and deadlines.
+    owned: Order<Owned, (u32, i64)>,
     /// The leased sessions that weigh more than 1, by deadline, with what they weigh beyond that.
     leased_extra: Order<u32>,
     /// What all sessions weigh beyond 1 each.
@@ -58,6 +61,57 @@ struct Held {
 /// No owner has this number.
 const NOBODY: u32 = u32::MAX;
 
+/// A session with an owner.
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    /// Its last sign of life, in milliseconds of unix time.
+    heard_ms: i64,
+    weight: u32,
+}
+
+/// What some sessions with an owner come to together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OwnedSum {
+    /// The seats that they take.
+    seats: u64,
+    /// The earliest of their last signs of life, and the slot of its session; of several, the
+    /// lowest.
+    most_silent: (i64, u32),
+}
+
+impl Value for Owned {
+    type Sum = OwnedSum;
+
+    fn amount(self, slot: u32) -> OwnedSum {
+        OwnedSum {
+            seats: self.weight.into(),
+            most_silent: (self.heard_ms, slot),
+        }
+    }
+}
+
+/// Of no session: all others are more silent.
+impl Default for OwnedSum {
+    fn default() -> Self {
+        OwnedSum {
+            seats: 0,
+            most_silent: (i64::MAX, u32::MAX),
+        }
+    }
+}
+
+impl Sum for OwnedSum {
+    fn add(&mut self, amount: OwnedSum) {
+        self.seats += amount.seats;
+        self.most_silent = self.most_silent.min(amount.most_silent);
+    }
+
+    fn subtract(&mut self, amount: OwnedSum) -> bool {
+        self.seats -= amount.seats;
+        self.most_silent != amount.most_silent
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Owner {
     name: Box<[u8]>,
@@ -70,10 +124,16 @@ impl Holders {
         self.entries.len() == 0
     }
 
-    /// Notes what the session in a slot has, which is not plain. Its slot must have nothing yet.
-    /// O(log n).
+    /// Notes what the session in a slot has, which is not plain, and its last sign of life. Its
+    /// slot must have nothing yet. O(log n).
     #[inline(never)]
-    pub(crate) fn insert(&mut self, slot: u32, holder: &Holder<'_>, deadline_ms: Option<i64>) {
+    pub(crate) fn insert(
+        &mut self,
+        slot: u32,
+        holder: &Holder<'_>,
+        deadline_ms: Option<i64>,
+        heard_ms: i64,
+    ) {
         let owner = holder
             .owner
             .map_or(NOBODY, |owner| self.add_to_owner(owner));
@@ -86,7 +146,7 @@ impl Holders {
         self.numbers.set(slot, number);
         self.last_token = self.last_token.max(held.token);
         self.extra += held.extra();
-        self.insert_deadline(slot, held, deadline_ms);
+        self.insert_deadline(slot, held, deadline_ms, heard_ms);
     }
 
     /// Forgets what the session in a slot has. O(log n).
@@ -103,12 +163,18 @@ impl Holders {
         }
     }
 
-    /// The lease of the session in a slot is another. O(log n).
+    /// The lease or the last sign of life of the session in a slot is another. O(log n).
     #[inline(never)]
-    pub(crate) fn renew(&mut self, slot: u32, old_ms: Option<i64>, deadline_ms: Option<i64>) {
+    pub(crate) fn renew(
+        &mut self,
+        slot: u32,
+        old_ms: Option<i64>,
+        deadline_ms: Option<i64>,
+        heard_ms: i64,
+    ) {
         if let Some(held) = self.held(slot) {
             self.remove_deadline(slot, held, old_ms);
-            self.insert_deadline(slot, held, deadline_ms);
+            self.insert_deadline(slot, held, deadline_ms, heard_ms);
         }
     }
 
@@ -125,18 +191,19 @@ impl Holders {
                     token: Some(token),
                     ..Holder::PLAIN
                 };
-                self.insert(slot, &holder, deadline_ms);
+                // Without an owner, nobody asks when it was heard.
+                self.insert(slot, &holder, deadline_ms, NEVER_MS);
             }
         }
     }
 
-    fn insert_deadline(&mut self, slot: u32, held: Held, deadline_ms: Option<i64>) {
+    fn insert_deadline(&mut self, slot: u32, held: Held, deadline_ms: Option<i64>, heard_ms: i64) {
         let weight = held.weight.get();
         if held.owner != NOBODY {
             self.owned.insert(Entry {
                 at: (held.owner, deadline_ms.unwrap_or(NO_DEADLINE)),
                 slot,
-                value: weight,
+                value: Owned { heard_ms, weight },
             });
         }
         if let Some(at) = deadline_ms.filter(|_| weight > 1) {
@@ -243,17 +310,19 @@ impl Holders {
         owner.map_or(0, |owner| owner.sessions.into())
     }
 
-    /// How many live sessions an owner has, and the seats that they take. O(log n).
-    fn live_of(&self, moment: Moment, number: u32) -> (u64, u64) {
-        let (before, sum_before) = match moment.latest_passed_ms() {
-            Some(latest_ms) => self.owned.rank((number, latest_ms)),
-            None => match number.checked_sub(1) {
-                Some(previous) => self.owned.rank((previous, NO_DEADLINE)),
-                None => (0, 0),
-            },
-        };
-        let (all, sum) = self.owned.rank((number, NO_DEADLINE));
-        ((all - before) as u64, sum - sum_before)
+    /// How many live sessions an owner has, and what they come to together. O(log n).
+    fn live_of(&self, moment: Moment, number: u32) -> (u64, OwnedSum) {
+        let first = (number, first_live_ms(moment));
+        let (sessions, sum) = self.owned.between(first, (number, NO_DEADLINE));
+        (sessions as u64, sum)
+    }
+
+    /// The slot of the live session of an owner that has been silent for the longest; of several,
+    /// the lowest. O(log n), whatever the number of its sessions, expired ones included.
+    pub(crate) fn most_silent_of(&self, moment: Moment, owner: &[u8]) -> Option<u32> {
+        let (sessions, sum) = self.live_of(moment, self.owner_number(owner)?);
+        let (_, slot) = sum.most_silent;
+        (sessions > 0).then_some(slot)
     }
 
     /// How many sessions an owner has, expired ones included. O(1).
@@ -267,9 +336,7 @@ impl Holders {
     /// session.
     pub(crate) fn live_slots_of(&self, moment: Moment, owner: &[u8]) -> impl Iterator<Item = u32> {
         let number = self.owner_number(owner).unwrap_or(NOBODY);
-        let passed = moment.latest_passed_ms();
-        let first_ms = passed.map_or(i64::MIN, |latest_ms| latest_ms.saturating_add(1));
-        let rest = self.owned.iter_from((number, first_ms));
+        let rest = self.owned.iter_from((number, first_live_ms(moment)));
         rest.take_while(move |entry| entry.at.0 == number)
             .map(|entry| entry.slot)
     }
@@ -292,8 +359,8 @@ impl Holders {
     /// log n) where m is the number of owners.
     pub(crate) fn owners(&self, moment: Moment) -> impl Iterator<Item = (&[u8], u64, u64)> {
         let owners = self.owners.iter_from(0).map(move |(number, owner)| {
-            let (sessions, used) = self.live_of(moment, number);
-            (&*owner.name, sessions, used)
+            let (sessions, sum) = self.live_of(moment, number);
+            (&*owner.name, sessions, sum.seats)
         });
         owners.filter(|&(_, sessions, _)| sessions > 0)
     }
@@ -320,6 +387,12 @@ impl Held {
     fn extra(self) -> u64 {
         u64::from(self.weight.get()) - 1
     }
+}
+
+/// The earliest deadline that a live session can have.
+fn first_live_ms(moment: Moment) -> i64 {
+    let passed = moment.latest_passed_ms();
+    passed.map_or(i64::MIN, |latest_ms| latest_ms.saturating_add(1))
 }
 
 fn name_in(owners: &Slab<Owner>, number: u32) -> &[u8] {

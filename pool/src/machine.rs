@@ -423,8 +423,8 @@ impl<'h, H: Host> Machine<'h, H> {
         self.is_live(session) || self.host.holds_elsewhere(session)
     }
 
-    /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait or have expired; a
-    /// takeover is O(k log n) in the live sessions of its owner, no more than the limit for it.
+    /// Carries out an ACQUIRE. O(1), and O(log n) in the sessions that wait, have expired or have
+    /// an owner.
     ///
     /// A [`Refusal`] is an error of the call and changes nothing. That there is no seat is not one.
     ///
@@ -576,8 +576,7 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// The slot of the session that ends if the session of this claim takes over: of the `held`
     /// live ones of its owner, that which has been silent for the longest. `None` if it may not, or
-    /// if they would still be more than the limit. O(k log n) where k is their number, no more than
-    /// the limit.
+    /// if they would still be more than the limit. O(log n).
     fn predecessor(&self, claim: &Claim<'_>, held: u64) -> Option<u32> {
         let (owner, max) = claim.owner.zip(claim.max_per_owner)?;
         let may_take_over = claim.takeover && held <= max;

@@ -33,49 +33,62 @@ impl<T, A: Copy> Entry<T, A> {
     }
 }
 
+impl<T: Value, A> Entry<T, A> {
+    fn amount(&self) -> T::Sum {
+        self.value.amount(self.slot)
+    }
+}
+
 /// A value of entries, of which the index may keep sums.
 pub(crate) trait Value: Copy {
     /// What is summed up; `()` where nothing is, which then takes no room and no time.
     type Sum: Sum;
 
-    /// What the entry adds to the sums.
-    fn amount(self) -> Self::Sum;
+    /// What the entry of a slot adds to the sums.
+    fn amount(self, slot: u32) -> Self::Sum;
 }
 
-/// A sum over entries.
+/// A sum over entries, or another figure that those of parts make up, such as the least of them.
 pub(crate) trait Sum: Copy + Default + PartialEq + fmt::Debug {
     fn add(&mut self, amount: Self);
-    fn subtract(&mut self, amount: Self);
+
+    /// Takes out an amount that was added. Returns whether the sum is right now: what is left of a
+    /// least one is not known from it, and must be summed up anew.
+    #[must_use]
+    fn subtract(&mut self, amount: Self) -> bool;
 }
 
 impl Sum for () {
     fn add(&mut self, (): ()) {}
-    fn subtract(&mut self, (): ()) {}
+    fn subtract(&mut self, (): ()) -> bool {
+        true
+    }
 }
 
 impl Sum for u64 {
     fn add(&mut self, amount: u64) {
         *self += amount;
     }
-    fn subtract(&mut self, amount: u64) {
+    fn subtract(&mut self, amount: u64) -> bool {
         *self -= amount;
+        true
     }
 }
 
 impl Value for () {
     type Sum = ();
-    fn amount(self) {}
+    fn amount(self, _slot: u32) {}
 }
 
 impl Value for u64 {
     type Sum = ();
-    fn amount(self) {}
+    fn amount(self, _slot: u32) {}
 }
 
 /// How many seats the entries take.
 impl Value for u32 {
     type Sum = u64;
-    fn amount(self) -> u64 {
+    fn amount(self, _slot: u32) -> u64 {
         self.into()
     }
 }
@@ -160,6 +173,13 @@ struct Size<S> {
     sum: S,
 }
 
+impl<S: Sum> Size<S> {
+    fn add(&mut self, entries: usize, sum: S) {
+        self.entries += entries as u32;
+        self.sum.add(sum);
+    }
+}
+
 /// Neighbouring entries, and the sum of their values.
 #[derive(Clone, Debug)]
 struct Leaf<T: Value, A> {
@@ -177,6 +197,13 @@ impl<T: Value, A: Copy> Leaf<T, A> {
         self.entries.len()
     }
 
+    /// Takes an amount out of the sum, whose entries have left.
+    fn subtract(&mut self, amount: T::Sum) {
+        if !self.sum.subtract(amount) {
+            self.sum = sum_of(&self.entries);
+        }
+    }
+
     fn bytes(&self) -> usize {
         allocated(self.entries.capacity() * size_of::<Entry<T, A>>())
     }
@@ -184,9 +211,7 @@ impl<T: Value, A: Copy> Leaf<T, A> {
 
 fn sum_of<T: Value, A: Copy>(entries: &[Entry<T, A>]) -> T::Sum {
     let mut sum = T::Sum::default();
-    entries
-        .iter()
-        .for_each(|entry| sum.add(entry.value.amount()));
+    entries.iter().for_each(|entry| sum.add(entry.amount()));
     sum
 }
 
@@ -196,15 +221,34 @@ struct Group<T: Value, A> {
     leaves: List<Leaf<T, A>, A>,
 }
 
-impl<T: Value, A: Copy> Group<T, A> {
+impl<T: Value, A: Copy + Ord> Group<T, A> {
     /// What is in its first `leaves`.
     fn size_of_first(&self, leaves: usize) -> Size<T::Sum> {
         let mut size = Size::<T::Sum>::default();
         for leaf in &self.leaves.parts[..leaves] {
-            size.entries += leaf.len() as u32;
-            size.sum.add(leaf.sum);
+            size.add(leaf.len(), leaf.sum);
         }
         size
+    }
+
+    fn sum(&self) -> T::Sum {
+        self.size_of_first(self.leaves.parts.len()).sum
+    }
+
+    /// Adds what is in it from the key `from` to the key `to`, both included.
+    fn add_between(&self, from: Key<A>, to: Key<A>, size: &mut Size<T::Sum>) {
+        let (start, end) = (self.leaves.part_for(from), self.leaves.part_for(to));
+        let leaves = self.leaves.parts.iter().enumerate();
+        for (number, leaf) in leaves.take(end.saturating_add(1)).skip(start) {
+            if start < number && number < end {
+                size.add(leaf.len(), leaf.sum);
+                continue;
+            }
+            let start = leaf.entries.partition_point(|entry| entry.key() < from);
+            let within = &leaf.entries[start..];
+            let len = within.partition_point(|entry| entry.key() <= to);
+            size.add(len, sum_of(&within[..len]));
+        }
     }
 }
 
@@ -352,6 +396,23 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
         (before, sum)
     }
 
+    /// How many entries are at `first` or after it and at `last` or before, and the sum of their
+    /// values. O(log n), and a sum over one number for thousands of these entries.
+    pub(crate) fn between(&self, first: A, last: A) -> (usize, T::Sum) {
+        let (from, to) = ((first, 0), (last, u32::MAX));
+        let (start, end) = (self.groups.part_for(from), self.groups.part_for(to));
+        let mut between = Size::<T::Sum>::default();
+        let groups = self.groups.parts.iter().zip(&self.sizes).enumerate();
+        for (number, (group, size)) in groups.take(end.saturating_add(1)).skip(start) {
+            if start < number && number < end {
+                between.add(size.entries as usize, size.sum);
+            } else {
+                group.add_between(from, to, &mut between);
+            }
+        }
+        (between.entries as usize, between.sum)
+    }
+
     /// The first entry after `at`. O(log n).
     pub(crate) fn after(&self, at: A) -> Option<&Entry<T, A>> {
         let last = (at, u32::MAX);
@@ -388,7 +449,7 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
     /// Adds an entry. Its slot must not have one yet. O(log n), at worst the splitting of a leaf
     /// and a group.
     pub(crate) fn insert(&mut self, entry: Entry<T, A>) {
-        let (key, amount) = (entry.key(), entry.value.amount());
+        let (key, amount) = (entry.key(), entry.amount());
         let number = self.groups.part_to_grow(key);
         let Some(group) = self.groups.parts.get_mut(number) else {
             let leaf = Leaf::of(vec![entry]);
@@ -418,7 +479,7 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
             let tail = leaf.entries.split_off(split_at(leaf.len(), within));
             let tail = Leaf::of(tail);
             leaf.entries.shrink_to_fit();
-            leaf.sum.subtract(tail.sum);
+            leaf.subtract(tail.sum);
             self.leaf_bytes += leaf.bytes() + tail.bytes();
             let end = leaves.ends[position];
             leaves.ends[position] = leaf.entries.last().map_or(end, Entry::key);
@@ -438,12 +499,14 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
         let stays = group.size_of_first(split);
         let tail = group.leaves.split_off(split);
         let (end, tail_end) = (group.leaves.end(), tail.end());
-        self.groups.ends[number] = end;
-        self.groups
-            .insert(number + 1, Group { leaves: tail }, tail_end);
+        let tail = Group { leaves: tail };
         let mut moved = std::mem::replace(&mut self.sizes[number], stays);
         moved.entries -= stays.entries;
-        moved.sum.subtract(stays.sum);
+        if !moved.sum.subtract(stays.sum) {
+            moved.sum = tail.sum();
+        }
+        self.groups.ends[number] = end;
+        self.groups.insert(number + 1, tail, tail_end);
         self.sizes.insert(number + 1, moved);
     }
 
@@ -457,10 +520,10 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
         let within = leaf.entries.binary_search_by_key(&key, Entry::key).ok()?;
         self.leaf_bytes -= leaf.bytes();
         let entry = leaf.entries.remove(within);
-        leaf.sum.subtract(entry.value.amount());
+        leaf.subtract(entry.amount());
         let size = &mut self.sizes[number];
         size.entries -= 1;
-        size.sum.subtract(entry.value.amount());
+        let is_right = size.sum.subtract(entry.amount());
         match leaf.entries.last().map(Entry::key) {
             Some(end) => {
                 if leaf.len() * 4 < leaf.entries.capacity() {
@@ -475,12 +538,15 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
                 leaves.remove(position);
             }
         }
-        let leaves = &self.groups.parts[number].leaves;
-        if leaves.parts.is_empty() {
+        let group = &self.groups.parts[number];
+        if group.leaves.parts.is_empty() {
             self.groups.remove(number);
             self.sizes.remove(number);
         } else {
-            self.groups.ends[number] = leaves.end();
+            self.groups.ends[number] = group.leaves.end();
+            if !is_right {
+                self.sizes[number].sum = group.sum();
+            }
             self.merge_group(number);
             self.merge_group(number.saturating_sub(1));
         }
@@ -550,7 +616,7 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
         let leaves = groups.flat_map(|(group, _)| &group.leaves.parts);
         let leaves = leaves.filter(move |leaf| leaf.sum != nothing);
         let entries = leaves.flat_map(|leaf| &leaf.entries);
-        entries.filter(move |entry| entry.value.amount() != nothing)
+        entries.filter(move |entry| entry.amount() != nothing)
     }
 
     /// The bytes that the index takes. O(n / 4096), the least that a full group holds.
@@ -565,11 +631,12 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
-    use super::{Entry, GROUP, LEAF, Leaf, Order, Size, Value, sum_of};
+    use super::{Entry, GROUP, LEAF, Leaf, Order, Size, Sum, Value, sum_of};
 
     fn leaves_of(order: &Order<u32>) -> impl Iterator<Item = &Leaf<u32, i64>> {
         let groups = order.groups.parts.iter();
@@ -589,7 +656,7 @@ mod tests {
             let entries = leaves.parts.iter().flat_map(|leaf| &leaf.entries);
             let size = Size {
                 entries: held as u32,
-                sum: entries.map(|entry| entry.value.amount()).sum(),
+                sum: entries.map(Entry::amount).sum(),
             };
             assert_eq!(order.sizes[number], size);
             assert!((1..=GROUP).contains(&leaves.parts.len()));
@@ -620,6 +687,71 @@ mod tests {
             assert_eq!(first, expected.first().copied(), "from {at}");
             let after = model.keys().find(|(other, _)| *other > at);
             assert_eq!(order.after(at).map(Entry::key), after.copied(), "at {at}");
+            for last in [at, at.saturating_add(3), at.saturating_add(400), i64::MAX] {
+                let within = model.range((at, 0)..=(last, u32::MAX));
+                let sum: u64 = within.clone().map(|(_, &value)| u64::from(value)).sum();
+                let between = order.between(at, last);
+                assert_eq!(between, (within.count(), sum), "from {at} to {last}");
+            }
+        }
+    }
+
+    thread_local! {
+        /// Additions to sums.
+        static ADDED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn added_by<T>(body: impl FnOnce() -> T) -> usize {
+        ADDED.set(0);
+        body();
+        ADDED.get()
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Ranked(u32);
+
+    /// The least value of entries, and its slot.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Least(Option<(u32, u32)>);
+
+    impl Value for Ranked {
+        type Sum = Least;
+        fn amount(self, slot: u32) -> Least {
+            Least(Some((self.0, slot)))
+        }
+    }
+
+    impl Sum for Least {
+        fn add(&mut self, amount: Least) {
+            ADDED.set(ADDED.get() + 1);
+            self.0 = self.0.into_iter().chain(amount.0).min();
+        }
+        fn subtract(&mut self, amount: Least) -> bool {
+            *self != amount
+        }
+    }
+
+    fn check_least(order: &Order<Ranked>, model: &BTreeMap<(i64, u32), u32>) {
+        for (group, size) in order.groups.parts.iter().zip(&order.sizes) {
+            assert_eq!(size.sum, group.sum());
+            for leaf in &group.leaves.parts {
+                assert_eq!(leaf.sum, sum_of(&leaf.entries));
+            }
+        }
+        for (first, last) in [
+            (-1, 1000),
+            (0, 0),
+            (3, 300),
+            (250, 251),
+            (500, 999),
+            (999, 1000),
+        ] {
+            let within = model.range((first, 0)..=(last, u32::MAX));
+            let least = within
+                .clone()
+                .map(|(&(_, slot), &value)| (value, slot))
+                .min();
+            assert_eq!(order.between(first, last), (within.count(), Least(least)));
         }
     }
 
@@ -648,6 +780,67 @@ mod tests {
                 }
             }
             check(&order, &model);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_of_a_range_is_that_of_a_sorted_map(
+            steps in prop::collection::vec((0..1000i64, 0..3000u32, 0..50u32, 0..3u8), 1..4000)
+        ) {
+            let mut order = Order::default();
+            let mut model = BTreeMap::new();
+            for (at, slot, value, step) in steps {
+                let key = (at, slot);
+                if step > 0 || model.is_empty() {
+                    if model.insert(key, value).is_none() {
+                        order.insert(Entry { at, slot, value: Ranked(value) });
+                    } else {
+                        model.insert(key, value);
+                        order.remove(at, slot);
+                        order.insert(Entry { at, slot, value: Ranked(value) });
+                    }
+                } else {
+                    let near = model.range(key..).next().or_else(|| model.iter().next());
+                    let (at, slot) = *near.expect("not empty").0;
+                    let value = model.remove(&(at, slot));
+                    let entry = order.remove(at, slot);
+                    prop_assert_eq!(entry.map(|entry| entry.value.0), value);
+                }
+            }
+            check_least(&order, &model);
+            check_least(&order.clone(), &model);
+        }
+    }
+
+    #[test]
+    fn the_least_of_many_takes_a_step_for_each_group_at_most() {
+        let entries = 100_000;
+        let mut order = Order::default();
+        for slot in 0..entries {
+            let at = i64::from(slot);
+            order.insert(Entry {
+                at,
+                slot,
+                value: Ranked(slot),
+            });
+        }
+        let within_groups = 2 * (GROUP + LEAF);
+        let groups = entries as usize / (GROUP * LEAF) + within_groups;
+        let half = i64::from(entries / 2);
+        for (first, last) in [
+            (0, i64::MAX),
+            (half, i64::MAX),
+            (half, half + 40),
+            (0, half),
+        ] {
+            let steps = added_by(|| order.between(first, last));
+            assert!(steps <= groups, "{steps} from {first} to {last}");
+        }
+        // Each is the least of its leaf and of its group.
+        for slot in entries / 2..entries {
+            let steps = added_by(|| order.remove(slot.into(), slot));
+            assert!(steps <= within_groups, "{steps} to remove {slot}");
         }
     }
 

@@ -42,7 +42,7 @@ use crate::index::Index;
 use crate::moment::Moment;
 use crate::order::{Entry, Order};
 use crate::queue::{Ticket, Tickets};
-use crate::session::Session;
+use crate::session::{NEVER_MS, Session};
 use crate::slab::Slab;
 
 /// Sessions that hold seats, those that have a ticket for one, and the limit.
@@ -263,22 +263,10 @@ impl Pool {
     }
 
     /// The slot of the live session of an owner that has been silent for the longest; of several,
-    /// the lowest. A renewed lease is a sign of life. O(k log n) where k is the number of its
-    /// live sessions.
+    /// the lowest. A renewed lease is a sign of life. O(log n).
     pub(crate) fn most_silent_of(&self, moment: Moment, owner: &[u8]) -> Option<u32> {
         let holders = self.holders.as_ref()?;
-        let slots = holders.live_slots_of(moment, owner);
-        let sessions = slots.filter_map(|slot| Some((slot, self.sessions.get(slot)?)));
-        let heard = sessions.map(|(slot, session)| {
-            let lease = session.deadline_ms().and_then(|deadline_ms| {
-                let entry = self.deadlines.get(deadline_ms, slot)?;
-                Some(deadline_ms.saturating_sub_unsigned(entry.value))
-            });
-            let seconds = session.last_heartbeat().max(session.acquired_at());
-            let heard_ms = seconds.map(|seconds| i64::from(seconds) * 1000).max(lease);
-            (heard_ms, slot)
-        });
-        heard.min().map(|(_, slot)| slot)
+        holders.most_silent_of(moment, owner)
     }
 
     /// Whose session one of this pool is, how many seats it takes, and its token. O(1).
@@ -801,8 +789,10 @@ impl Pool {
         }
         if grant.holder != Holder::PLAIN {
             let deadline_ms = grant.lease.map(|lease| lease.deadline_ms);
+            let session = self.sessions.get(slot);
+            let heard_ms = session.map_or(NEVER_MS, |session| session.heard_ms(grant.lease));
             let holders = self.holders.get_or_insert_default();
-            holders.insert(slot, &grant.holder, deadline_ms);
+            holders.insert(slot, &grant.holder, deadline_ms, heard_ms);
         }
         match replaced {
             Some(_) => Applied::Replaced,
@@ -832,7 +822,8 @@ impl Pool {
             self.deadlines.insert(entry(slot, lease));
         }
         if let Some(holders) = &mut self.holders {
-            holders.renew(slot, old, lease.map(|lease| lease.deadline_ms));
+            let deadline_ms = lease.map(|lease| lease.deadline_ms);
+            holders.renew(slot, old, deadline_ms, found.heard_ms(lease));
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::effect::Grant;
+use crate::effect::{Grant, Lease};
 use crate::memory::allocated;
 use crate::metadata::is_empty_object;
 use crate::moment::Moment;
@@ -18,6 +18,9 @@ const NO_SECOND: u32 = u32::MAX;
 /// Marks the absence of a lease in the deadline's field. [`crate::Lease::starting`] never gives it
 /// out.
 const NO_DEADLINE: i64 = i64::MAX;
+
+/// Before all signs of life.
+pub(crate) const NEVER_MS: i64 = i64::MIN;
 
 /// A session in a pool.
 ///
@@ -136,6 +139,17 @@ impl Session {
         };
         let silent = now_ms.div_euclid(1000) - i64::from(heard);
         u64::try_from(silent).unwrap_or(0)
+    }
+
+    /// The last sign of life of the session, to which a renewal of its lease counts, too, in
+    /// milliseconds of unix time; [`NEVER_MS`] if none is known. `lease` is the one that it has.
+    pub(crate) fn heard_ms(&self, lease: Option<Lease>) -> i64 {
+        let second = self.last_heartbeat().max(self.acquired_at());
+        let second_ms = second.map_or(NEVER_MS, |second| i64::from(second) * 1000);
+        let renewed_ms = lease.map_or(NEVER_MS, |lease| {
+            lease.deadline_ms.saturating_sub_unsigned(lease.length_ms)
+        });
+        second_ms.max(renewed_ms)
     }
 
     pub(crate) fn set_deadline_ms(&mut self, deadline_ms: Option<i64>) {
