@@ -97,7 +97,7 @@ impl Value for Pool {
     }
 
     fn allocations(&self) -> usize {
-        self.sessions_and_tickets().max(1)
+        self.allocations().max(1)
     }
 
     fn copied(&self, database: Option<c_int>) -> Pool {

@@ -140,9 +140,11 @@ impl Pool {
         self.tickets.as_ref().map_or(0, |tickets| tickets.len())
     }
 
-    /// Sessions and tickets together: the allocations that freeing the pool takes, about. O(1).
-    pub fn sessions_and_tickets(&self) -> usize {
-        self.len() + self.tickets()
+    /// Sessions, tickets and owners together: the allocations that freeing the pool takes, about.
+    /// O(1).
+    pub fn allocations(&self) -> usize {
+        let owners = self.holders.as_ref();
+        self.len() + self.tickets() + owners.map_or(0, |holders| holders.count_owners())
     }
 
     /// Whether there is neither a session nor a ticket. Such a pool does not exist as a key. O(1).

@@ -18,7 +18,7 @@ impl Command for Acquire {
         name: c"seat.acquire",
         summary: c"Takes seats of a pool for a session, if they are free, or waits for them.",
         complexity:
-            c"O(N) in the length of the metadata, and O(log N) in the length of the queue; with TAKEOVER O(M*log(N)) where M is the limit for the owner",
+            c"O(N) in the length of the metadata, and O(log N) in the length of the queue, with OWNER also in the number of sessions",
         since: SINCE,
         flags: c"write fast blocking",
         arity: -4,
