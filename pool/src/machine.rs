@@ -31,8 +31,8 @@ pub trait Host {
     /// How the host knows a client that waits. A client that waits anew is another one.
     type Client: Clone + PartialEq;
 
-    /// How many waiters are served, or tickets seen to, in one step at most. What is left is for
-    /// [`Host::schedule`].
+    /// How many waiters are served, tickets seen to, or expired sessions reclaimed for grants, in
+    /// one step at most. What is left is for [`Host::schedule`].
     const BATCH: usize = 64;
 
     /// The pool, or an empty one where there is none.
@@ -320,6 +320,23 @@ impl Verdict {
             _ => true,
         }
     }
+
+    /// If it is a grant: the slot of the session that ends for it, or `None` if none does.
+    fn granted(&self) -> Option<Option<u32>> {
+        match *self {
+            Verdict::InTurn => Some(None),
+            Verdict::TakesOver { slot, .. } => Some(Some(slot)),
+            Verdict::Full | Verdict::OwnerLimit { .. } => None,
+        }
+    }
+}
+
+/// What makes way for a grant, by slots.
+struct Way {
+    /// The expired sessions that are reclaimed.
+    expired: Vec<u32>,
+    /// The live session that ends, if it is a takeover.
+    predecessor: Option<u32>,
 }
 
 /// The answer to a client whose wait has ended without an outcome: its time is over, or somebody
@@ -367,6 +384,12 @@ pub enum WaitEnd {
 ///
 /// No step serves more than [`Host::BATCH`] waiters. The rest keep their order, and
 /// [`Host::schedule`] is called to go on.
+///
+/// A session whose lease has expired is live again if the floor rises before it is reclaimed. So a
+/// grant first reclaims those that would then stand above the limits with it. Mostly that is one;
+/// after a mass expiry, or under a lower limit, it may be any number. Where more than
+/// [`Host::BATCH`] are in the way, nobody is granted a seat and nothing is reclaimed in this step:
+/// the pool is as good as full until [`Host::schedule`] has led to [`Machine::expire`].
 ///
 /// ```text
 ///        ACQUIRE                     RELEASE, REVOKE, CLEANUP, RESIZE, expire, take_back
@@ -453,6 +476,7 @@ impl<'h, H: Host> Machine<'h, H> {
     ) -> Result<Acquired<H::Client>, Refusal<C::Error>> {
         let AcquireRequest {
             session,
+            seats,
             lease,
             with_token,
             ..
@@ -485,12 +509,17 @@ impl<'h, H: Host> Machine<'h, H> {
                     None => Verdict::Full,
                 };
             }
-            match verdict {
-                Verdict::InTurn => return Ok(self.grant(request, &metadata, arrival, None)),
-                Verdict::TakesOver { slot, .. } => {
-                    return Ok(self.grant(request, &metadata, arrival, Some(slot)));
+            if let Some(predecessor) = verdict.granted() {
+                match self.to_reclaim(session, seats, &request.claim(), predecessor, H::BATCH) {
+                    Some(expired) => {
+                        let way = Way {
+                            expired,
+                            predecessor,
+                        };
+                        return Ok(self.grant(request, &metadata, arrival, way));
+                    }
+                    None => self.host.schedule(self.now.now_ms),
                 }
-                Verdict::Full | Verdict::OwnerLimit { .. } => {}
             }
         }
         if let Verdict::OwnerLimit { held, max } = verdict {
@@ -588,7 +617,7 @@ impl<'h, H: Host> Machine<'h, H> {
         request: &AcquireRequest<'_>,
         metadata: &Metadata<'_>,
         arrival: Option<u64>,
-        predecessor: Option<u32>,
+        way: Way,
     ) -> Acquired<H::Client> {
         let AcquireRequest {
             session,
@@ -599,7 +628,7 @@ impl<'h, H: Host> Machine<'h, H> {
         } = *request;
         self.deny_client(session);
         let claim = request.claim();
-        let replaced = self.make_way(session, seats, &claim, predecessor);
+        let replaced = self.make_way(way);
         let granted = self.commit_grant(
             session, seats, metadata, lease, &claim, with_token, replaced,
         );
@@ -612,19 +641,14 @@ impl<'h, H: Host> Machine<'h, H> {
         Acquired::Granted(granted)
     }
 
-    /// Reclaims what a grant gives to another, and ends the session in the slot of `predecessor`.
-    /// Returns that one's id. The grant must follow.
-    fn make_way(
-        &mut self,
-        session: &[u8],
-        seats: i64,
-        claim: &Claim<'_>,
-        predecessor: Option<u32>,
-    ) -> Option<Box<[u8]>> {
-        self.reclaim_for(session, seats, claim.weight, predecessor);
-        claim.max_per_owner?;
-        self.reclaim_of(claim, predecessor.is_some());
-        let replaced: Box<[u8]> = self.host.pool().id_at(predecessor?).into();
+    /// Reclaims and ends the sessions that make way for a grant, which must follow. Returns the id
+    /// of the one that it replaces.
+    fn make_way(&mut self, way: Way) -> Option<Box<[u8]>> {
+        for slot in way.expired {
+            let session: Box<[u8]> = self.host.pool().id_at(slot).into();
+            self.commit(&Effect::freeing(&session, Freed::Expired));
+        }
+        let replaced: Box<[u8]> = self.host.pool().id_at(way.predecessor?).into();
         self.commit(&Effect::freeing(&replaced, Freed::Replaced));
         Some(replaced)
     }
@@ -969,8 +993,9 @@ impl<'h, H: Host> Machine<'h, H> {
         }
         let maintained = self.maintain_tickets();
         let (mut granted, mut served) = (0, 0);
+        let mut may_reclaim = H::BATCH;
         while served < H::BATCH {
-            if let Some(is_granted) = self.serve_next() {
+            if let Some(is_granted) = self.serve_next(&mut may_reclaim) {
                 granted += usize::from(is_granted);
                 served += 1;
                 continue;
@@ -992,11 +1017,12 @@ impl<'h, H: Host> Machine<'h, H> {
     /// session's turn, since each of them counts for it already. Returns how many those were, or
     /// `None` if some are left.
     fn serve_ahead_of(&mut self, arrival: Option<u64>) -> Option<usize> {
+        let mut may_reclaim = H::BATCH;
         for served in 0..H::BATCH {
             if !self.is_turn_ahead_of(arrival) {
                 return Some(served);
             }
-            self.serve_next();
+            self.serve_next(&mut may_reclaim)?;
         }
         if self.is_turn_ahead_of(arrival) {
             self.host.schedule(self.now.now_ms);
@@ -1020,35 +1046,50 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// Takes the waiter whose turn it is out of the queue, and returns whether it was granted a
-    /// seat. It gets none if its owner has reached its limit and it takes over from nobody.
-    fn serve_next(&mut self) -> Option<bool> {
+    /// seat. It gets none if its owner has reached its limit and it takes over from nobody. `None`
+    /// if it is nobody's turn, or if more expired sessions are in its way than `may_reclaim`: then
+    /// it waits on, and the host is to go on. What is reclaimed is taken from `may_reclaim`.
+    fn serve_next(&mut self, may_reclaim: &mut usize) -> Option<bool> {
         let session: Box<[u8]> = self.next_turn()?.session().into();
         if self.is_holder(&session) {
             self.became_holder(&session);
             return Some(false);
         }
-        let waiter = self.remove_client(&session)?;
-        let request = &waiter.request;
-        let claim = request.claim();
+        let blocked = self.host.blocked();
+        let entry = blocked.get(&session)?;
+        let claim = entry.waiting.request.claim();
         let limit = self.limit_reached(&claim);
         let predecessor = match limit {
             Some((held, _)) => self.predecessor(&claim, held),
             None => None,
         };
         if let Some((held, max)) = limit.filter(|_| predecessor.is_none()) {
+            let waiter = self.remove_client(&session)?;
             self.drop_ticket(&session);
             self.host.notice(Notice::OwnerLimit);
             self.host.wake(waiter, Outcome::OwnerLimit { held, max });
             return Some(false);
         }
-        let (seats, lease) = (waiter.seats, self.lease_of(&waiter));
-        let replaced = self.make_way(&session, seats, &claim, predecessor);
+        let seats = blocked.figure(entry);
+        let expired = self.to_reclaim(&session, seats, &claim, predecessor, *may_reclaim);
+        let Some(expired) = expired else {
+            self.host.schedule(self.now.now_ms);
+            return None;
+        };
+        *may_reclaim -= expired.len();
+        let waiter = self.remove_client(&session)?;
+        let lease = self.lease_of(&waiter);
+        let replaced = self.make_way(Way {
+            expired,
+            predecessor,
+        });
+        let request = &waiter.request;
         let granted = self.commit_grant(
             &session,
             seats,
             &request.metadata,
             lease,
-            &claim,
+            &request.claim(),
             request.with_token,
             replaced,
         );
@@ -1396,52 +1437,81 @@ impl<'h, H: Host> Machine<'h, H> {
         }
     }
 
-    /// Reclaims the expired sessions whose seats a grant gives to another: a floor that is raised
-    /// later must not have both hold the same seat. O(log n), O(k log n) where the limit is now
-    /// lower by k.
-    fn reclaim_for(&mut self, session: &[u8], seats: i64, weight: u32, predecessor: Option<u32>) {
+    /// The slots of the expired sessions to reclaim before a grant: of those that a floor that is
+    /// raised later must not have stand above the grant's figure or the limit of its owner, with
+    /// it. `None` if they are more than `limit`. O(1) where none has expired, else O(limit + log
+    /// n).
+    fn to_reclaim(
+        &self,
+        session: &[u8],
+        seats: i64,
+        claim: &Claim<'_>,
+        predecessor: Option<u32>,
+        limit: usize,
+    ) -> Option<Vec<u32>> {
         let seats = u64::try_from(seats).unwrap_or(0);
-        loop {
-            let pool = self.host.pool();
-            let taken = pool
-                .used_by_all()
-                .saturating_add(self.host.taken_elsewhere());
-            let needed = taken.saturating_add(weight.into());
-            let mut excess = needed.saturating_sub(seats);
-            if excess > 0 {
-                // What is left of the session there is replaced, too.
-                let own = u64::from(pool.weight_of(session));
-                let freed = predecessor.map_or(0, |slot| pool.weight_at(slot));
-                excess = excess.saturating_sub(own + u64::from(freed));
-            }
-            let batch = usize::try_from(excess).unwrap_or(H::BATCH).min(H::BATCH);
-            if excess == 0 || self.expire(batch) == 0 {
-                return;
-            }
+        let pool = self.host.pool();
+        let taken = pool
+            .used_by_all()
+            .saturating_add(self.host.taken_elsewhere());
+        let needed = taken.saturating_add(claim.weight.into());
+        let excess = needed.saturating_sub(seats);
+        if excess == 0 && claim.max_per_owner.is_none() {
+            return Some(Vec::new());
         }
+        self.expired_above(session, excess, claim, predecessor, limit)
     }
 
-    /// The same for the sessions of an owner that is limited. O(k log n) where k is the number of
-    /// those that are reclaimed.
+    /// Those who make up `excess` seats, and those above the limit of the owner, the earliest
+    /// deadlines first.
     #[inline(never)]
-    fn reclaim_of(&mut self, claim: &Claim<'_>, replaces: bool) {
-        let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) else {
-            return;
-        };
+    fn expired_above(
+        &self,
+        session: &[u8],
+        mut excess: u64,
+        claim: &Claim<'_>,
+        predecessor: Option<u32>,
+        limit: usize,
+    ) -> Option<Vec<u32>> {
         let pool = self.host.pool();
-        if pool.expired(self.now, 1).next().is_none() {
-            return;
+        let mut above = Vec::new();
+        if pool.expired_slots(self.now).next().is_none() {
+            return Some(above);
         }
-        let held = pool.held_by_all(owner) + 1 - u64::from(replaces);
-        let excess = usize::try_from(held.saturating_sub(max)).unwrap_or(usize::MAX);
-        if excess == 0 {
-            return;
+        // What is left of the session there is replaced, too.
+        let own = pool.slot_of(session);
+        for slot in own.into_iter().chain(predecessor) {
+            excess = excess.saturating_sub(pool.weight_at(slot).into());
         }
-        let expired = pool.expired_of(self.now, owner).take(excess);
-        let expired: Vec<Box<[u8]>> = expired.map(Box::from).collect();
-        for session in &expired {
-            self.commit(&Effect::freeing(session, Freed::Expired));
+        if let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) {
+            let held = pool.held_by_all(owner) + 1 - u64::from(predecessor.is_some());
+            let over = held.saturating_sub(max);
+            let expired = pool.expired_of(self.now, owner);
+            let over = usize::try_from(over).unwrap_or(usize::MAX);
+            above.extend(expired.take(over.min(limit.saturating_add(1))));
+            if above.len() > limit {
+                return None;
+            }
+            // Its own is accounted for.
+            let others = above.iter().filter(|&&slot| Some(slot) != own);
+            let freed: u64 = others.map(|&slot| u64::from(pool.weight_at(slot))).sum();
+            excess = excess.saturating_sub(freed);
         }
+        let of_owner = above.len();
+        for slot in pool.expired_slots(self.now) {
+            if excess == 0 {
+                break;
+            }
+            if Some(slot) == own || above[..of_owner].contains(&slot) {
+                continue;
+            }
+            if above.len() == limit {
+                return None;
+            }
+            above.push(slot);
+            excess = excess.saturating_sub(pool.weight_at(slot).into());
+        }
+        Some(above)
     }
 
     /// Carries out an effect, and has the blocked queue know the ticket that a session has by it.

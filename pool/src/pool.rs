@@ -252,16 +252,11 @@ impl Pool {
         holders.map_or(0, |holders| holders.all_of_owner(owner))
     }
 
-    /// The ids of an owner's sessions whose leases have expired, the earliest deadline first. O(log
-    /// n), then O(1) a session.
-    pub(crate) fn expired_of<'a>(
-        &'a self,
-        moment: Moment,
-        owner: &'a [u8],
-    ) -> impl Iterator<Item = &'a [u8]> {
+    /// The slots of an owner's sessions whose leases have expired, the earliest deadline first.
+    /// O(log n), then O(1) a session.
+    pub(crate) fn expired_of(&self, moment: Moment, owner: &[u8]) -> impl Iterator<Item = u32> {
         let holders = self.holders.iter();
-        let slots = holders.flat_map(move |holders| holders.expired_slots_of(moment, owner));
-        slots.map(|slot| id_in(&self.sessions, slot))
+        holders.flat_map(move |holders| holders.expired_slots_of(moment, owner))
     }
 
     /// The slot of the live session of an owner that has been silent for the longest; of several,
@@ -278,11 +273,6 @@ impl Pool {
         };
         let slot = self.slot_of(session.id());
         slot.map_or(Holder::PLAIN, |slot| holders.get(slot))
-    }
-
-    /// How many seats the session of this id takes, live or not; 0 if there is none. O(1).
-    pub(crate) fn weight_of(&self, session: &[u8]) -> u32 {
-        self.slot_of(session).map_or(0, |slot| self.weight_at(slot))
     }
 
     /// How many seats the session in a slot takes, which must be in use.
@@ -692,11 +682,16 @@ impl Pool {
         moment: Moment,
         limit: usize,
     ) -> impl Iterator<Item = (u32, &Session)> {
-        self.deadlines
-            .iter()
-            .take(limit)
-            .take_while(move |entry| moment.has_passed(entry.at))
-            .filter_map(|entry| Some((entry.slot, self.sessions.get(entry.slot)?)))
+        let slots = self.expired_slots(moment).take(limit);
+        slots.filter_map(|slot| Some((slot, self.sessions.get(slot)?)))
+    }
+
+    /// The slots of the sessions whose leases have expired, the earliest deadline first. O(1) a
+    /// session.
+    pub(crate) fn expired_slots(&self, moment: Moment) -> impl Iterator<Item = u32> {
+        let entries = self.deadlines.iter();
+        let expired = entries.take_while(move |entry| moment.has_passed(entry.at));
+        expired.map(|entry| entry.slot)
     }
 
     /// Carries out an effect. Those of a session need it or its ticket, expired or not, unless they
@@ -855,7 +850,8 @@ impl Pool {
         }
     }
 
-    fn slot_of(&self, session: &[u8]) -> Option<u32> {
+    /// The slot of the session of this id, live or not. O(1).
+    pub(crate) fn slot_of(&self, session: &[u8]) -> Option<u32> {
         let sessions = &self.sessions;
         self.index.find(session, |slot| id_in(sessions, slot))
     }

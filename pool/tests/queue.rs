@@ -7,8 +7,9 @@
 //! against the rule as `docs/design.md` states it. After each step all answers must agree and the
 //! promises of the queue must hold: nobody gets past it, no seat is idle while it is somebody's
 //! turn, no kept seat is given away, tickets are lost on time, no grant lifts the seats that are
-//! taken above its own figure or an owner above its limit, a takeover ends the session that it must
-//! and no other, tokens rise, a void one changes nothing, and each client is told once.
+//! taken above its own figure or an owner above its limit, not even once expired sessions are live
+//! again, a takeover ends the session that it must and no other, tokens rise, a void one changes
+//! nothing, and each client is told once.
 //!
 //! `SEAT_TRUST=full` tries ten thousand histories.
 
@@ -27,7 +28,8 @@ use seat_pool::{
 /// Sessions, few enough to meet often.
 const IDS: usize = 10;
 
-/// Waiters that one step serves at most; small, so that histories reach it.
+/// Waiters that one step serves at most, and expired sessions that it reclaims for grants; small,
+/// so that histories reach it.
 const BATCH: usize = 2;
 
 /// The ticket of a blocked client is renewed when it has only so long left, and valid for so long
@@ -576,14 +578,72 @@ impl Model {
             .then_some(next)
     }
 
+    /// The expired sessions that would stand above the limits with a session that is granted its
+    /// seats, if they were live: those of its owner, and then of all, the earliest deadlines first.
+    fn above_limits(
+        &self,
+        now: Moment,
+        id: usize,
+        figure: i64,
+        claim: Claim<'_>,
+        from: Option<usize>,
+    ) -> BTreeSet<usize> {
+        let sessions = || self.sessions.iter().map(|(&id, &held)| (id, held));
+        let mut expired: Vec<_> = sessions()
+            .filter(|&(id, _)| !self.is_live(now, id))
+            .collect();
+        expired.sort_by_key(|(_, held)| (held.lease.unwrap().deadline_ms, held.slot));
+        let mut above = BTreeSet::new();
+        if let Some((owner, max)) = claim.owner.zip(claim.max_per_owner) {
+            let is_owned = |held: &Held| held.owner == Some(owner);
+            let all = sessions().filter(|(_, held)| is_owned(held)).count();
+            let over = (all + 1 - usize::from(from.is_some())).saturating_sub(max as usize);
+            let owned = expired.iter().filter(|(_, held)| is_owned(held));
+            above.extend(owned.take(over).map(|&(other, _)| other));
+        }
+        for (other, _) in expired {
+            let stays = |&(other, _): &(usize, Held)| {
+                other != id && Some(other) != from && !above.contains(&other)
+            };
+            let stay = sessions().filter(stays);
+            let stay: i64 = stay.map(|(_, held)| i64::from(held.weight)).sum();
+            let all = stay + self.taken_elsewhere() as i64 + i64::from(claim.weight);
+            if all > figure && other != id {
+                above.insert(other);
+            }
+        }
+        above
+    }
+
+    /// The same for a blocked client whose turn it is.
+    fn above_limits_of_waiter(&self, now: Moment, id: usize) -> BTreeSet<usize> {
+        let entry = self.queue.iter().find(|entry| entry.id == id);
+        let entry = entry.expect("it waits");
+        let claim = entry.claim();
+        let is_holder = self.is_live(now, id) || self.holds_elsewhere(now, id);
+        let is_limited = self.limit_reached(now, claim).is_some();
+        let from = self.predecessor(now, claim).filter(|_| is_limited);
+        if is_holder || (is_limited && from.is_none()) {
+            return BTreeSet::new();
+        }
+        self.above_limits(now, id, entry.figure(), claim, from.map(|(from, _)| from))
+    }
+
     /// What is there once as many of them are served as one step can, and whether those are all.
     fn with_those_ahead_served(&self, now: Moment, arrival: Option<u64>) -> (Model, bool) {
         let mut model = self.clone();
+        let mut reclaimed = 0;
         for _ in 0..BATCH {
-            match model.next_turn_ahead_of(now, arrival) {
-                Some(next) => model.serve(now, next),
-                None => return (model, true),
+            let Some(next) = model.next_turn_ahead_of(now, arrival) else {
+                return (model, true);
+            };
+            let above = model.above_limits_of_waiter(now, next);
+            reclaimed += above.len();
+            if reclaimed > BATCH {
+                return (model, false);
             }
+            model.sessions.retain(|id, _| !above.contains(id));
+            model.serve(now, next);
         }
         let left = model.next_turn_ahead_of(now, arrival);
         (model, left.is_none())
@@ -840,6 +900,8 @@ struct Caller {
     figure: i64,
     /// Whether it is in the queue by now.
     finish_join: bool,
+    /// Whether more expired sessions are in the way of its grant than one step reclaims.
+    waits_for_reclaim: bool,
 }
 
 /// What an ACQUIRE must come to.
@@ -891,6 +953,8 @@ struct Key<'a> {
     is_touched: bool,
     /// Waiters served since the machine was last asked to serve.
     woken: usize,
+    /// Expired sessions reclaimed since then.
+    reclaimed: usize,
 }
 
 static NO_POOL: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
@@ -898,7 +962,7 @@ static NO_POOL: LazyLock<Pool> = LazyLock::new(|| Pool::new(0));
 impl Key<'_> {
     fn machine(&mut self) -> Machine<'_, Self> {
         let now = self.shared.now;
-        self.woken = 0;
+        (self.woken, self.reclaimed) = (0, 0);
         Machine::new(self, now)
     }
 
@@ -908,9 +972,19 @@ impl Key<'_> {
         let now = self.shared.now;
         if !now.holds_grants && self.woken < BATCH && self.name.serves_queue() {
             let model = &self.name.model;
-            assert_eq!(model.next_turn(now), None, "left to the timer");
+            let next = model.next_turn(now);
+            let next = next.filter(|&id| !self.is_left_to_reclaim(id));
+            assert_eq!(next, None, "left to the timer");
             assert_eq!(model.over_limit(now), None, "left to the timer");
         }
+    }
+
+    /// Whether the timer is to reclaim the expired sessions in the way of a client whose turn it
+    /// is, since they are more than one step reclaims.
+    fn is_left_to_reclaim(&self, id: usize) -> bool {
+        let now = self.shared.now;
+        let above = self.name.model.above_limits_of_waiter(now, id).len();
+        above > 0 && self.reclaimed + above > BATCH && self.name.is_due(now)
     }
 
     /// The caller, until it has what it called for.
@@ -973,6 +1047,11 @@ impl Key<'_> {
             !model.holders_elsewhere.contains(&id),
             "so is one elsewhere"
         );
+        // Not even if a floor has the expired ones be live again.
+        let others = model.sessions.iter().filter(|(other, _)| **other != id);
+        let all: i64 = others.map(|(_, held)| i64::from(held.weight)).sum();
+        let all = all + model.taken_elsewhere() as i64 + weight;
+        assert!(all <= seats, "expired sessions stand above its figure");
         let replaces = self.replaces.take();
         self.ended_for = replaces.map(|replaced| replaced.from);
         if let Some(caller) = self.caller().filter(|caller| caller.call.id == id) {
@@ -1085,6 +1164,19 @@ impl Key<'_> {
         } else {
             (model.clone(), at_first)
         };
+        let above = |from| {
+            then.above_limits(now, call.id, call.seats, call.claim, from)
+                .len()
+        };
+        let waits_for_reclaim = match verdict {
+            Verdict::InTurn => above(None) > BATCH,
+            Verdict::TakesOver(from, _) => above(Some(from)) > BATCH,
+            Verdict::Full | Verdict::OwnerLimit => false,
+        };
+        let verdict = match waits_for_reclaim {
+            true => Verdict::Full,
+            false => verdict,
+        };
         let has_room = then.has_room_for(now, call.id, call.seats);
         let caller = Caller {
             call,
@@ -1094,6 +1186,7 @@ impl Key<'_> {
                 _ => call.seats,
             },
             finish_join: false,
+            waits_for_reclaim,
         };
         let expected = if model.is_live(now, call.id) {
             Expected::AlreadyActive
@@ -1166,6 +1259,8 @@ impl Key<'_> {
         self.sent_away.clear();
         let answer = self.machine().acquire(&request, &call);
         self.subject = Subject::Nobody;
+        // For those ahead of it, for its own grant, and for those behind.
+        assert!(self.reclaimed <= 3 * BATCH, "{} at once", self.reclaimed);
         let model = &self.name.model;
         let used = model.taken(now) as u64;
         let came_to = match answer {
@@ -1220,7 +1315,7 @@ impl Key<'_> {
         let is_denied = matches!(expected, Expected::NoSeats | Expected::OwnerLimit);
         assert_eq!(self.shared.denials - denials, usize::from(is_denied));
         if is_denied || matches!(expected, Expected::Refused(_)) {
-            let serves_others = self.has_served_others(&call);
+            let serves_others = self.has_served_others(&caller);
             assert!(
                 !self.is_touched || serves_others,
                 "a denial changes something"
@@ -1229,10 +1324,17 @@ impl Key<'_> {
         answer
     }
 
-    /// Whether a call that is granted nothing has served others: more than one step does, or those
-    /// by whom its owner has reached its limit.
-    fn has_served_others(&self, call: &Call) -> bool {
-        self.woken == BATCH || (self.woken > 0 && call.claim.max_per_owner.is_some())
+    /// Whether a call that is granted nothing has served others: more than one step does, those by
+    /// whom its owner has reached its limit, or some before expired sessions were in the way.
+    fn has_served_others(&self, caller: &Caller) -> bool {
+        let is_limited = caller.call.claim.max_per_owner.is_some();
+        let waits = caller.waits_for_reclaim || self.is_next_left_to_reclaim();
+        self.woken == BATCH || (self.woken > 0 && (is_limited || waits))
+    }
+
+    fn is_next_left_to_reclaim(&self) -> bool {
+        let next = self.name.model.next_turn(self.shared.now);
+        next.is_some_and(|next| self.is_left_to_reclaim(next))
     }
 
     /// The token that a call states, and whether it is the present one of a live session.
@@ -1586,7 +1688,7 @@ impl Host for Key<'_> {
             panic!("only a call has a client");
         };
         assert!(
-            !self.is_touched || self.has_served_others(&caller.call),
+            !self.is_touched || self.has_served_others(&caller),
             "a client is blocked after something has changed"
         );
         assert_eq!(session, bytes_of(caller.call.id));
@@ -1623,6 +1725,10 @@ impl Host for Key<'_> {
                 session,
                 why: Freed::Revoked,
             } => self.revoked.push(id_of(session)),
+            Effect::Free {
+                why: Freed::Expired,
+                ..
+            } => self.reclaimed += 1,
             Effect::Leave { session } => {
                 let (now, model) = (self.shared.now, &self.name.model);
                 let mut entries = model.queue.iter();
@@ -1799,6 +1905,7 @@ impl Name {
             sent_away: Vec::new(),
             is_touched: false,
             woken: 0,
+            reclaimed: 0,
         }
     }
 
@@ -2937,6 +3044,43 @@ fn an_expired_session_counts_for_its_owner_no_longer() {
     // Nor does it come back when a floor rises or the clock steps back.
     world.does(Step::Floor(900));
     assert!(!world.holds(A));
+}
+
+#[test]
+fn a_grant_that_needs_more_reclaimed_than_a_batch_is_put_off() {
+    let mut world = World::new();
+    for id in 1..=BATCH + 2 {
+        world.acquires(call(id, 9).leased(500));
+    }
+    world.take(Step::ClockMoves(500));
+    // Only one of them may stand beside it, so the others are in its way.
+    world.is_denied(call(A, 2));
+    assert_eq!(world.names[0].pool().len(), BATCH + 2, "changes nothing");
+    assert_eq!(world.used(), 0);
+    let bob = world.blocks(call(8, 2));
+    assert_eq!(world.told(bob), None);
+    world.is_denied(call(A, 9));
+    world.does(Step::Tick);
+    assert_eq!(world.told(bob), Some(Told::Granted));
+    world.does(Step::Floor(900));
+    assert_eq!(world.names[0].pool().len(), 2);
+    assert_eq!(world.used(), 2);
+    world.settle();
+}
+
+#[test]
+fn so_is_one_for_an_owner_with_more_expired_than_a_batch() {
+    let mut world = World::new();
+    for id in 1..=BATCH + 2 {
+        world.acquires(call(id, 9).limited(9).leased(500));
+    }
+    world.acquires(call(8, 9).limited(9));
+    world.take(Step::ClockMoves(500));
+    world.is_denied(call(A, 9).taking_over(1));
+    assert!(world.holds(8), "changes nothing");
+    world.does(Step::Tick);
+    assert_eq!(world.takes_over(call(A, 9).taking_over(1)), 8);
+    world.settle();
 }
 
 #[test]
