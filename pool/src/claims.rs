@@ -114,8 +114,8 @@ impl SlotsByOwner {
 pub(crate) struct TicketClaims {
     claims: BTreeMap<u32, TicketClaim>,
     slots: SlotsByOwner,
-    /// The tickets whose owners are limited and who may not take over: they leave the queue when
-    /// their turn comes and the limit is reached.
+    /// The tickets whose owners are limited: they leave the queue when their turn comes, if the
+    /// limit is reached by then and they can take over from nobody.
     limited: Figures,
 }
 
@@ -132,7 +132,7 @@ impl TicketClaims {
         let (Some(owner), Some(kept)) = (claim.owner, claim.kept()) else {
             return;
         };
-        let is_limited = claim.max_per_owner.is_some() && !claim.takeover;
+        let is_limited = claim.max_per_owner.is_some();
         let limited = is_limited.then(|| self.limited.insert(figure, arrival, slot, claim.weight));
         self.slots.add(owner, slot);
         let claim = *kept;

@@ -156,7 +156,7 @@ impl Tickets {
         self.claims.is_empty() && !self.entries.figures().has_heavy()
     }
 
-    /// The tickets whose owners are limited and who may not take over, by slot in [`Tickets::at`].
+    /// The tickets whose owners are limited, by slot in [`Tickets::at`].
     pub(crate) fn limited(&self) -> &Figures {
         self.claims.limited()
     }

@@ -233,7 +233,7 @@ impl<'a, C> Queue<'a, C> {
     }
 
     /// Up to `limit` sessions that wait by tickets alone and whose turn it is, but whose owners
-    /// have as many live sessions as they may have. Not those who may take over from one of these.
+    /// have as many live sessions as they may have. Not those who can take over from one of these.
     /// O(k log n) where k is the number of those with a limited owner whose turn it is, and no more
     /// than [`MOST_CHECKED`]; O(1) where no ticket's owner is limited.
     pub(crate) fn over_limit(&self, limit: usize) -> Vec<&'a [u8]> {
@@ -245,7 +245,10 @@ impl<'a, C> Queue<'a, C> {
         let over = in_turn.take(MOST_CHECKED).filter(|&(slot, _)| {
             let claim = table.claim_at(slot);
             let owned = claim.owner.zip(claim.max_per_owner);
-            owned.is_some_and(|(owner, max)| self.pool.held(self.now, owner) >= max)
+            owned.is_some_and(|(owner, max)| {
+                let held = self.pool.held(self.now, owner);
+                held > max || held == max && !claim.takeover
+            })
         });
         over.take(limit)
             .map(|(_, ticket)| ticket.session())

@@ -544,12 +544,12 @@ impl Model {
     }
 
     /// Whether a ticket is to leave the queue: nobody is blocked for its session, it is its turn,
-    /// its owner has reached its limit, and it may not take over.
+    /// its owner has reached its limit, and it can take over from nobody.
     fn is_over_limit(&self, now: Moment, entry: &Entry) -> bool {
         entry.client.is_none()
             && entry.has_valid_ticket(now)
-            && !entry.claim().takeover
             && self.limit_reached(now, entry.claim()).is_some()
+            && self.predecessor(now, entry.claim()).is_none()
             && self.is_turn_of(now, entry)
     }
 
@@ -3236,6 +3236,23 @@ fn no_seat_is_kept_for_a_ticket_whose_owner_is_at_its_limit() {
     assert_eq!((world.position(6), world.told(bob)), (Some(1), None));
     assert_eq!(world.takes_over(call(6, 2).taking_over(1)), 7);
     assert_eq!(world.told(bob), Some(Told::Granted));
+}
+
+#[test]
+fn no_seat_is_kept_for_a_takeover_that_would_not_help() {
+    let mut world = World::full(3);
+    world.queues(call(6, 3).taking_over(1));
+    let dave = world.blocks(call(DAVE, 3));
+    for id in [5, 7] {
+        world.acquires(call(id, 5).limited(2));
+    }
+    for id in [A, 1, BOB] {
+        assert_eq!(world.position(6), Some(1));
+        world.does(Step::Release(0, id, Stated::Nothing));
+    }
+    // With one session less, its owner would still be at the limit.
+    assert_eq!(world.position(6), None);
+    assert_eq!(world.told(dave), Some(Told::Granted));
 }
 
 #[test]
