@@ -125,7 +125,7 @@ pub fn judge<'a>(
         let most = highest(&steps(
             tenures
                 .iter()
-                .map(|tenure| (tenure.granted, tenure.giving_back)),
+                .map(|tenure| (tenure.granted, tenure.giving_back, 1)),
         ));
         assert!(
             most <= limit,
@@ -135,7 +135,7 @@ pub fn judge<'a>(
         let possible = steps(
             tenures
                 .iter()
-                .map(|tenure| (tenure.asked, tenure.given_back)),
+                .map(|tenure| (tenure.asked, tenure.given_back, 1)),
         );
         for denial in seen.iter().flat_map(|seen| &seen[pool].denials) {
             let held = highest_between(&possible, denial.asked, denial.answered);
@@ -320,13 +320,15 @@ pub fn words(reply: &[Value]) -> (String, Vec<i64>) {
     )
 }
 
-/// How many of the intervals are open from each instant on; where one ends as another begins, the
-/// end counts first.
-pub fn steps(intervals: impl Iterator<Item = (Instant, Option<Instant>)>) -> Vec<(Instant, i64)> {
+/// The weight of the intervals that are open, from each instant on; where one ends as another
+/// begins, the end counts first.
+pub fn steps(
+    intervals: impl Iterator<Item = (Instant, Option<Instant>, i64)>,
+) -> Vec<(Instant, i64)> {
     let mut changes = Vec::new();
-    for (from, until) in intervals {
-        changes.push((from, 1));
-        changes.extend(until.map(|until| (until, -1)));
+    for (from, until, weight) in intervals {
+        changes.push((from, weight));
+        changes.extend(until.map(|until| (until, -weight)));
     }
     changes.sort();
     let mut open = 0;
@@ -354,13 +356,25 @@ fn highest_between(steps: &[(Instant, i64)], from: Instant, until: Instant) -> i
 fn the_judgement_sees_overbooking_and_needless_denials() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let apart = steps([(at(0), Some(at(5))), (at(5), Some(at(9))), (at(10), None)].into_iter());
+    let apart = [
+        (at(0), Some(at(5)), 1),
+        (at(5), Some(at(9)), 1),
+        (at(10), None, 1),
+    ];
+    let apart = steps(apart.into_iter());
     assert_eq!(highest(&apart), 1);
     assert_eq!(highest_between(&apart, at(9), at(9)), 1);
-    let together = steps([(at(0), Some(at(6))), (at(5), Some(at(9))), (at(7), None)].into_iter());
+    let together = [
+        (at(0), Some(at(6)), 1),
+        (at(5), Some(at(9)), 1),
+        (at(7), None, 1),
+    ];
+    let together = steps(together.into_iter());
     assert_eq!(highest(&together), 2);
     assert_eq!(highest_between(&together, at(1), at(4)), 1);
     assert_eq!(highest_between(&together, at(5), at(5)), 2);
     assert_eq!(highest_between(&together, at(10), at(20)), 1);
     assert_eq!(highest_between(&steps([].into_iter()), at(0), at(1)), 0);
+    let heavy = [(at(0), Some(at(2)), 3), (at(1), Some(at(3)), 2)];
+    assert_eq!(highest(&steps(heavy.into_iter())), 5);
 }

@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::ledger::{Client, Load, Socket, audit, judge, pools};
+use super::ledger::{Client, Load, Socket, audit, judge, pools, pools_of_owners};
 use super::{figure, scale};
-use crate::support::{Dialog, Server, Waiter, total, workload};
+use crate::support::{Dialog, Server, Waiter, eventually, total, workload};
 
 const CLIENTS: usize = 4;
+
+/// Who compete for few pools with owners, and how many calls they have answered between two looks
+/// at how far they are.
+const CROWD: usize = 64;
+const STRETCH: usize = 1000;
 
 /// What a child of the server is at when the server is killed: what starts it, and the field of
 /// INFO that shows it.
@@ -44,7 +49,11 @@ fn crash_again_and_again(preamble: &str) {
     for n in 0..BALLAST {
         dialog.expect(&format!("SET ballast-{n} x"), "+OK");
     }
-    let mut clients = Client::several(CLIENTS, &pools(["lasting", "brief", "queued"]), seed);
+    let mut clients = Client::several(
+        CLIENTS,
+        &pools(["lasting", "brief", "queued", "owned"]),
+        seed,
+    );
     let kills = scale(6, 60);
     let mut calls = 0;
     let (mut rewrites, mut snapshots) = (0, 0);
@@ -92,6 +101,55 @@ fn nothing_acknowledged_is_lost_and_nothing_released_comes_back() {
 #[test]
 fn nor_with_an_rdb_at_the_head_of_the_file() {
     crash_again_and_again("aof-use-rdb-preamble yes");
+}
+
+#[test]
+fn owners_and_weights_keep_to_their_limits_through_kills() {
+    let seed = workload::seed();
+    let mut random = Rng::with_seed(seed);
+    let mut primary = Server::builder().recording().tcp().start();
+    let replica = Server::builder().replica_of(&primary).start();
+    let pools = pools_of_owners(["few", "queued", "many"]);
+    let mut clients = Client::several(CROWD, &pools, seed);
+    let kills = scale(2, 20);
+    let mut calls = 0;
+    for kill in 0..kills {
+        let context = format!("SEAT_TEST_SEED={seed}, kill {kill}");
+        let load = Load::start(clients, &Socket(primary.socket()));
+        for _ in 0..scale(2, 10) {
+            load.goes_on(STRETCH);
+        }
+        thread::sleep(Duration::from_micros(random.u64(..20_000)));
+        primary.kill9();
+        calls += load.answered();
+        clients = load.stop();
+        primary.restart();
+        audit(&mut primary.client(), &mut clients, &context);
+        for node in [&primary, &replica] {
+            assert_eq!(total(node, "seat_ignored_effects"), 0, "{context}");
+        }
+    }
+    let context = format!("SEAT_TEST_SEED={seed}");
+    let tenures = judge(&clients, &context);
+    let takeovers: usize = clients.iter().map(Client::takeovers).sum();
+    assert!(
+        takeovers > 100,
+        "{context}: {takeovers} takeovers prove little"
+    );
+    // The last short leases expire meanwhile.
+    let are_alike = |primary: &Server| {
+        primary.wait_for_offset(&replica);
+        primary.digest() == replica.digest()
+    };
+    eventually("the replica holds the same", || are_alike(&primary));
+    let digest = replica.digest();
+    primary.kill9();
+    primary.restart();
+    assert_eq!(primary.digest(), digest, "{context}: the AOF");
+    eventually("the replica still does", || are_alike(&primary));
+    figure(&format!(
+        "kills survived by sessions with owners, weights and tokens: {kills} ({CROWD} connections, {calls} calls, {tenures} tenures, {takeovers} takeovers)"
+    ));
 }
 
 /// The log's length and the digest after each change.

@@ -119,7 +119,7 @@ fn a_planned_failover_loses_nothing() {
     let seed = workload::seed();
     let nodes = three_nodes();
     let link = Roles(nodes.iter().map(Server::socket).collect());
-    let pools = pools(["lasting", "brief", "queued"]);
+    let pools = pools(["lasting", "brief", "queued", "owned"]);
     let mut clients = Client::several(CLIENTS, &pools, seed);
     let failovers = scale(2, 20);
     let mut calls = 0;
@@ -247,7 +247,7 @@ fn what_wait_confirmed_outlives_a_promotion_by_sentinel() {
             .map(|node| (node.port(), node.socket()))
             .collect(),
     };
-    let pools = pools(["lasting", "brief", "queued"]);
+    let pools = pools(["lasting", "brief", "queued", "owned"]);
     let mut clients = Client::several(CLIENTS, &pools, seed);
     let rounds = scale(1, 6);
     let (mut kills, mut calls) = (0, 0);

@@ -28,6 +28,24 @@ enum Kind {
     Brief,
     /// As lasting, and whoever finds no seat gets a ticket.
     Queued,
+    /// Leases of all lengths, weights, tokens, and owners whose sessions take over from each other.
+    Owned,
+    /// As owned, and as queued.
+    OwnedQueued,
+}
+
+impl Kind {
+    fn has_brief_leases(self) -> bool {
+        matches!(self, Self::Brief) || self.has_owners()
+    }
+
+    fn has_queue(self) -> bool {
+        matches!(self, Self::Queued | Self::OwnedQueued)
+    }
+
+    fn has_owners(self) -> bool {
+        matches!(self, Self::Owned | Self::OwnedQueued)
+    }
 }
 
 /// A pool for which the clients compete.
@@ -37,23 +55,59 @@ pub struct Pool {
     kind: Kind,
 }
 
-/// Pools of all three kinds by turns, each with fewer seats than sessions that want one.
+/// Pools of all kinds without a queue for owners by turns, each with fewer seats than its sessions
+/// want.
 pub fn pools(names: impl IntoIterator<Item: Into<String>>) -> Arc<[Pool]> {
-    let kinds = [(Kind::Lasting, 24), (Kind::Brief, 12), (Kind::Queued, 5)];
-    let pool = |(name, (kind, seats)): (_, (Kind, i64))| Pool { name, seats, kind };
-    let names = names.into_iter().map(Into::into);
-    names.zip(kinds.into_iter().cycle()).map(pool).collect()
+    let kinds = [
+        (Kind::Lasting, 24),
+        (Kind::Brief, 12),
+        (Kind::Queued, 5),
+        (Kind::Owned, 16),
+    ];
+    by_turns(names, &kinds)
 }
+
+/// Pools of sessions with owners: where the seats are few, where there is a queue, and where only
+/// the owners' limits matter.
+pub fn pools_of_owners(names: impl IntoIterator<Item: Into<String>>) -> Arc<[Pool]> {
+    let kinds = [
+        (Kind::Owned, 40),
+        (Kind::OwnedQueued, 40),
+        (Kind::Owned, 2000),
+    ];
+    by_turns(names, &kinds)
+}
+
+fn by_turns(names: impl IntoIterator<Item: Into<String>>, kinds: &[(Kind, i64)]) -> Arc<[Pool]> {
+    let pool = |(name, &(kind, seats)): (_, &(Kind, i64))| Pool { name, seats, kind };
+    let names = names.into_iter().map(Into::into);
+    names.zip(kinds.iter().cycle()).map(pool).collect()
+}
+
+/// A session with an owner whose seats no end of a lease is about to free.
+fn of_an_owner(dialog: &mut Dialog) -> Option<String> {
+    dialog.sessions("owned").into_iter().find(|session| {
+        let details = dialog.ask(&format!("SEAT.GET owned {session} DETAILS"));
+        let left_ms = dialog.number(&format!("SEAT.PTTL owned {session}"));
+        details.contains("owner-") && (left_ms == -1 || left_ms > 60_000)
+    })
+}
+
 /// Changes something of which no client knows.
 type Meddle = fn(&mut Dialog);
 
 /// Whether an audit notices a change of which no client knows.
 fn is_noticed(meddle: Meddle) -> bool {
     let server = Server::start();
-    let mut clients = Client::several(3, &pools(["lasting", "brief", "queued"]), 1);
+    let names = ["lasting", "brief", "queued", "owned"];
+    let mut clients = Client::several(3, &pools(names), 1);
     let mut dialog = Dialog::with(&server);
     // More tickets than clients, so that one of these has two, whose order is known.
-    let mut are_there = || dialog.sessions("lasting").len() > 1 && dialog.queue("queued").len() > 3;
+    let mut are_there = || {
+        dialog.sessions("lasting").len() > 1
+            && dialog.queue("queued").len() > 3
+            && of_an_owner(&mut dialog).is_some()
+    };
     // They come and go, so there may be none by the time that the load has stopped.
     loop {
         let load = Load::start(clients, &Socket(server.socket()));
@@ -76,7 +130,7 @@ fn an_audit_sees_what_was_lost_and_what_came_back() {
     fn first(dialog: &mut Dialog) -> String {
         dialog.sessions("lasting").remove(0)
     }
-    let meddlers: [(&str, Meddle); 6] = [
+    let meddlers: [(&str, Meddle); 8] = [
         ("a seat is lost", |dialog| {
             let session = first(dialog);
             dialog.expect(&format!("SEAT.REVOKE lasting {session}"), "1");
@@ -95,6 +149,15 @@ fn an_audit_sees_what_was_lost_and_what_came_back() {
             for session in dialog.sessions("lasting") {
                 dialog.ask(&format!("SEAT.ACQUIRE lasting {session} 1 EX 90000"));
             }
+        }),
+        ("a session of an owner is gone by no takeover", |dialog| {
+            let session = of_an_owner(dialog).expect("one is there");
+            dialog.expect(&format!("SEAT.REVOKE owned {session}"), "1");
+        }),
+        ("a token is replaced", |dialog| {
+            let session = of_an_owner(dialog).expect("one is there");
+            let call = format!("SEAT.ACQUIRE owned {session} 16 WITHTOKEN");
+            dialog.contains(&call, "ALREADY_ACTIVE");
         }),
         ("a ticket is lost", |dialog| {
             let session = dialog.queue("queued").remove(0);

@@ -207,7 +207,7 @@ fn upgrade_along(way: &[PathBuf]) {
     let path = path.iter().map(Product::to_string).collect::<Vec<_>>();
     let path = path.join(", ");
     let context = format!("SEAT_TEST_SEED={seed}, {path}");
-    let mut clients = Client::several(3, &pools(["lasting", "brief", "in-line"]), seed);
+    let mut clients = Client::several(3, &pools(["lasting", "brief", "in-line", "owned"]), seed);
     let mut calls = 0;
     for binary in way {
         let replica = Server::builder()

@@ -5,12 +5,32 @@ use std::time::{Duration, Instant};
 /// Both clocks are the machine's, in whole milliseconds.
 pub(super) const ROUNDING_MS: i64 = 1;
 
+/// Longer than any call takes.
+const PATIENCE_MS: i64 = 60_000;
+
 /// A lease, by when it can end. The server took its deadline between a call and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     pub(super) length_ms: i64,
     earliest_ms: i64,
     latest_ms: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    None,
+    Known(i64),
+    /// The answer with it was lost.
+    Unknown,
+}
+
+/// What a session has that holds its seats.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    pub(super) heartbeats: i64,
+    pub(super) lease: Option<Lease>,
+    pub(super) weight: i64,
+    pub(super) token: Token,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +41,7 @@ pub(super) enum State {
         asked: Instant,
         answered: Option<Instant>,
     },
-    Held {
-        heartbeats: i64,
-        lease: Option<Lease>,
-    },
+    Held(Hold),
 }
 
 /// What a server says of a session. A deadline is known to a few milliseconds.
@@ -35,6 +52,8 @@ pub(super) enum Found {
     Held {
         heartbeats: i64,
         deadline_ms: Option<(i64, i64)>,
+        weight: i64,
+        token: Option<i64>,
     },
 }
 
@@ -44,6 +63,22 @@ pub(super) enum Operation {
     Heartbeat,
     Release,
 }
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) operation: Operation,
+    pub(super) lease_ms: Option<i64>,
+    pub(super) weight: i64,
+    pub(super) with_token: bool,
+    /// The owner of the session, by its number, if it has one.
+    pub(super) owner: Option<usize>,
+    pub(super) takeover: bool,
+    pub(super) queues: bool,
+    /// The token that the session must have.
+    pub(super) token: Option<i64>,
+}
+
 pub(super) fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.max(0) as u64)
 }
@@ -63,25 +98,42 @@ impl Lease {
     }
 }
 
+impl Token {
+    fn allows(self, found: Option<i64>) -> bool {
+        match self {
+            Self::None => found.is_none(),
+            Self::Known(token) => found == Some(token),
+            Self::Unknown => found.is_some(),
+        }
+    }
+}
+
 impl State {
     /// Whether a lease can have ended by this time.
     pub(super) fn can_have_expired(&self, by_ms: i64) -> bool {
-        matches!(self, Self::Held { lease: Some(lease), .. } if lease.earliest_ms <= by_ms)
+        matches!(self, Self::Held(Hold { lease: Some(lease), .. }) if lease.earliest_ms <= by_ms)
     }
 
-    pub(super) fn allows(&self, found: &Found, by_ms: i64) -> bool {
+    /// Whether this can be what a server means by what it says. Others of an owner may have ended
+    /// its sessions and reached its limit when the turn of one came.
+    pub(super) fn allows(&self, found: &Found, has_owner: bool, by_ms: i64) -> bool {
         match (self, found) {
             (Self::Free, Found::Free) | (Self::Waiting { .. }, Found::Waiting) => true,
-            (Self::Held { .. }, Found::Free) => self.can_have_expired(by_ms),
+            (Self::Waiting { .. }, Found::Free) => has_owner,
+            (Self::Held(_), Found::Free) => has_owner || self.can_have_expired(by_ms),
             (
-                Self::Held { heartbeats, lease },
+                Self::Held(hold),
                 Found::Held {
-                    heartbeats: found,
+                    heartbeats,
                     deadline_ms,
+                    weight,
+                    token,
                 },
             ) => {
-                heartbeats == found
-                    && match (lease, deadline_ms) {
+                hold.heartbeats == *heartbeats
+                    && hold.weight == *weight
+                    && hold.token.allows(*token)
+                    && match (hold.lease, deadline_ms) {
                         (None, None) => true,
                         (Some(lease), Some((low, high))) => {
                             *low <= lease.latest_ms && *high >= lease.earliest_ms
@@ -93,40 +145,81 @@ impl State {
         }
     }
 }
-/// The states in which a call without an answer can leave a session, besides the one before.
-pub(super) fn possible(
-    operation: Operation,
-    before: State,
-    lease_ms: Option<i64>,
-    asked: Instant,
-    asked_ms: i64,
-) -> Vec<State> {
-    let lease = |length_ms| Lease::from(length_ms, asked_ms, i64::MAX);
-    match (operation, before) {
-        (Operation::Acquire, State::Held { .. }) => vec![State::Held {
+
+impl Request {
+    /// A call without options.
+    pub(super) fn plain(operation: Operation) -> Self {
+        Self {
+            operation,
+            lease_ms: None,
+            weight: 1,
+            with_token: false,
+            owner: None,
+            takeover: false,
+            queues: false,
+            token: None,
+        }
+    }
+
+    /// Whether it has a token that is not the session's, so that it changes nothing.
+    pub(super) fn is_void(&self, before: State) -> bool {
+        match (self.token, before) {
+            (Some(token), State::Held(hold)) => hold.token != Token::Known(token),
+            _ => false,
+        }
+    }
+
+    /// What a grant gives, if its answer came at this time.
+    pub(super) fn granted(&self, token: Token, asked_ms: i64, answered_ms: i64) -> State {
+        let lease = |length_ms| Lease::from(length_ms, asked_ms, answered_ms);
+        State::Held(Hold {
             heartbeats: 0,
-            lease: None,
-        }],
-        (Operation::Acquire, State::Free | State::Waiting { .. }) => vec![
-            State::Held {
-                heartbeats: 0,
-                lease: lease_ms.map(lease),
-            },
-            State::Waiting {
-                asked,
-                answered: None,
-            },
-        ],
-        (
-            Operation::Heartbeat,
-            State::Held {
-                heartbeats,
-                lease: held,
-            },
-        ) => vec![State::Held {
-            heartbeats: heartbeats + 1,
-            lease: held.map(|held| lease(held.length_ms)),
-        }],
-        (Operation::Heartbeat | Operation::Release, _) => vec![State::Free],
+            lease: self.lease_ms.map(lease),
+            weight: self.weight,
+            token,
+        })
+    }
+
+    /// The states in which the call can leave a session if it is not answered, besides the one
+    /// before.
+    pub(super) fn possible(&self, before: State, asked: Instant, asked_ms: i64) -> Vec<State> {
+        if self.is_void(before) {
+            return Vec::new();
+        }
+        match (self.operation, before) {
+            (Operation::Acquire, _) => {
+                let token = if self.with_token {
+                    Token::Unknown
+                } else {
+                    Token::None
+                };
+                let mut states = vec![self.granted(token, asked_ms, i64::MAX)];
+                let is_kept = match before {
+                    State::Held(_) => {
+                        !before.can_have_expired(asked_ms + PATIENCE_MS) && self.owner.is_none()
+                    }
+                    _ => false,
+                };
+                if self.queues && !is_kept {
+                    let answered = None;
+                    states.push(State::Waiting { asked, answered });
+                }
+                if let State::Held(hold) = before
+                    && self.with_token
+                {
+                    states.push(State::Held(Hold { token, ..hold }));
+                }
+                states
+            }
+            (Operation::Heartbeat, State::Held(hold)) => {
+                let lease = |held: Lease| Lease::from(held.length_ms, asked_ms, i64::MAX);
+                vec![State::Held(Hold {
+                    heartbeats: hold.heartbeats + 1,
+                    lease: hold.lease.map(lease),
+                    ..hold
+                })]
+            }
+            (Operation::Heartbeat | Operation::Release, _) => vec![State::Free],
+        }
     }
 }
