@@ -10,8 +10,17 @@ pub type Words = Vec<Vec<u8>>;
 /// The keys that all commands meet at.
 pub const KEYS: [&str; 4] = ["p0", "p1", "p2", "p3"];
 
-/// The highest limit that a good command states, unless it is to be boundless.
+/// The highest limit that a command states, unless it is to be boundless.
 pub const MOST_SEATS: i64 = 6;
+
+/// The same for each of the owners that have one.
+pub const MOST_OF_AN_OWNER: i64 = 2;
+
+/// What the names of the owners begin with that have a limit.
+pub const LIMITED: &[u8] = b"limited-";
+
+/// As long as the longest id.
+const LONGEST: [u8; 1024] = [b'x'; 1024];
 
 /// Milliseconds after which no lease, ticket or wait that was meant to end soon is left.
 pub const SHORT_MS: u64 = 150;
@@ -44,10 +53,35 @@ pub fn key(random: &mut Rng) -> String {
 fn session(random: &mut Rng) -> Vec<u8> {
     match random.u8(..40) {
         0 => b"\0\xff\r\n".to_vec(),
-        1 => vec![b'x'; 1024],
+        1 => LONGEST.to_vec(),
         2 => b"BLOCK".to_vec(),
         _ => format!("s{}", random.u8(..14)).into_bytes(),
     }
+}
+
+fn owner(random: &mut Rng) -> Vec<u8> {
+    match random.u8(..20) {
+        0 => b"\0\xff\r\n".to_vec(),
+        1 => LONGEST.to_vec(),
+        2 => b"MAX".to_vec(),
+        3..15 => [LIMITED, &[b'0' + random.u8(..2)]].concat(),
+        _ => format!("o{}", random.u8(..2)).into_bytes(),
+    }
+}
+
+fn weight(random: &mut Rng, taste: Taste) -> Vec<u8> {
+    let weight = match random.u8(..20) {
+        0 if taste.boundless => (1 << 31) - 1,
+        _ => random.i64(1..=3),
+    };
+    weight.to_string().into_bytes()
+}
+
+/// A token that was seen, or one that no session has.
+fn token(random: &mut Rng, tokens: &[u64]) -> Vec<u8> {
+    let seen = random.choice(tokens).filter(|_| random.u8(..8) > 0);
+    let token = seen.copied().unwrap_or_else(|| random.u64(1..20));
+    token.to_string().into_bytes()
 }
 
 fn seats(random: &mut Rng, taste: Taste) -> Vec<u8> {
@@ -89,14 +123,37 @@ fn lease(random: &mut Rng, command: &mut Words) {
     }
 }
 
-/// A command of the module, as often as not with an argument that is wrong.
-pub fn seat_command(random: &mut Rng, taste: Taste) -> Words {
+/// What an ACQUIRE asks for beyond one seat.
+fn claim(random: &mut Rng, taste: Taste, command: &mut Words) {
+    if random.u8(..3) == 0 {
+        command.extend([b"WEIGHT".to_vec(), weight(random, taste)]);
+    }
+    if random.u8(..5) < 3 {
+        let owner = owner(random);
+        let is_limited = owner.starts_with(LIMITED);
+        command.extend([b"OWNER".to_vec(), owner]);
+        if is_limited || random.bool() {
+            let max = random.i64(1..=MOST_OF_AN_OWNER);
+            command.extend([b"max".to_vec(), max.to_string().into_bytes()]);
+            if random.u8(..3) > 0 {
+                command.push(b"TAKEOVER".to_vec());
+            }
+        }
+    }
+    if random.u8(..4) == 0 {
+        command.push(b"WITHTOKEN".to_vec());
+    }
+}
+
+/// A command of the module, as often as not with an argument that is wrong. `tokens` are those that
+/// replies have had.
+pub fn seat_command(random: &mut Rng, taste: Taste, tokens: &[u64]) -> Words {
     let mut command = if taste.effects && random.u8(..4) == 0 {
         effect(random, taste)
     } else if taste.scripts && random.u8(..3) == 0 {
         with_migration(random)
     } else {
-        good_command(random, taste)
+        good_command(random, taste, tokens)
     };
     // A spoilt script would try the server's interpreter.
     while command[0] != b"EVAL" && random.u8(..5) == 0 {
@@ -108,8 +165,12 @@ pub fn seat_command(random: &mut Rng, taste: Taste) -> Words {
     command
 }
 
-/// Lowers a limit above [`MOST_SEATS`], which a spoilt command may state.
+/// Lowers a limit above [`MOST_SEATS`], which a spoilt command may state, and has no limited owner
+/// without its limit.
 fn bound(command: &mut Words) {
+    if command[0] == b"SEAT.ACQUIRE" {
+        bound_owner(command);
+    }
     let at = match command[0].as_slice() {
         b"SEAT.ACQUIRE" => 3,
         b"SEAT.RESIZE" => 2,
@@ -125,7 +186,23 @@ fn bound(command: &mut Words) {
     }
 }
 
-fn good_command(random: &mut Rng, taste: Taste) -> Words {
+fn bound_owner(command: &mut Words) {
+    let value_of = |name: &[u8]| {
+        let at = command
+            .iter()
+            .rposition(|word| word.eq_ignore_ascii_case(name));
+        at.map(|at| at + 1).filter(|&at| at < command.len())
+    };
+    let max = value_of(b"MAX").and_then(|at| str::from_utf8(&command[at]).ok()?.parse().ok());
+    let is_bound = max.is_some_and(|max: i64| max <= MOST_OF_AN_OWNER);
+    for word in command.iter_mut().skip(1) {
+        if word.starts_with(LIMITED) && !is_bound {
+            *word = b"unlimited".to_vec();
+        }
+    }
+}
+
+fn good_command(random: &mut Rng, taste: Taste, tokens: &[u64]) -> Words {
     let pool = key(random).into_bytes();
     let session_of = session;
     let session = session(random);
@@ -138,6 +215,7 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
                 command.push(metadata(random));
             }
             lease(random, &mut command);
+            claim(random, taste, &mut command);
             if random.u8(..3) == 0 {
                 command.extend([b"QUEUE".to_vec(), length_ms(random)]);
             }
@@ -156,8 +234,17 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
                 command.push(metadata(random));
             }
             lease(random, &mut command);
+            if random.u8(..4) == 0 {
+                command.extend([b"TOKEN".to_vec(), token(random, tokens)]);
+            }
         }
-        60..75 => command.extend([b"SEAT.RELEASE".to_vec(), pool, session]),
+        60..73 => {
+            command.extend([b"SEAT.RELEASE".to_vec(), pool, session]);
+            if random.u8(..4) == 0 {
+                command.extend([b"token".to_vec(), token(random, tokens)]);
+            }
+        }
+        73..75 => command.extend([b"SEAT.REVOKEOWNER".to_vec(), pool, owner(random)]),
         75..78 => {
             command.extend([b"SEAT.REVOKE".to_vec(), pool, session]);
             command.extend((0..random.u8(..4)).map(|_| session_of(random)));
@@ -169,8 +256,15 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
             }
         }
         81..85 => command.extend([b"SEAT.RESIZE".to_vec(), pool, seats(random, taste)]),
-        85..87 => command.extend([b"SEAT.COUNT".to_vec(), pool]),
-        87..89 => command.extend([b"SEAT.SESSIONS".to_vec(), pool, b"WITHMETADATA".to_vec()]),
+        85 => command.extend([b"SEAT.COUNT".to_vec(), pool]),
+        86 => command.extend([b"SEAT.OWNERS".to_vec(), pool]),
+        87..89 => {
+            command.extend([b"SEAT.SESSIONS".to_vec(), pool]);
+            if random.bool() {
+                command.extend([b"OWNER".to_vec(), owner(random)]);
+            }
+            command.extend(shown(random));
+        }
         89..91 => {
             let cursor = if random.bool() { 0 } else { random.u64(..) };
             let cursor = cursor.to_string().into_bytes();
@@ -181,8 +275,14 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
                 b"COUNT".to_vec(),
                 b"3".to_vec(),
             ]);
+            command.extend(shown(random));
         }
-        91..93 => command.extend([b"SEAT.GET".to_vec(), pool, session]),
+        91..93 => {
+            command.extend([b"SEAT.GET".to_vec(), pool, session]);
+            if random.bool() {
+                command.push(b"DETAILS".to_vec());
+            }
+        }
         93..95 => command.extend([b"SEAT.INFO".to_vec(), pool]),
         95..97 => command.extend([b"SEAT.PTTL".to_vec(), pool, session]),
         97..99 => command.extend([b"SEAT.QUEUE".to_vec(), pool]),
@@ -191,12 +291,18 @@ fn good_command(random: &mut Rng, taste: Taste) -> Words {
     command
 }
 
-/// An effect that some server could have written.
+/// What a list of sessions is to show.
+fn shown(random: &mut Rng) -> Option<Vec<u8>> {
+    let shown: [Option<&[u8]>; 3] = [None, Some(b"WITHMETADATA"), Some(b"WITHDETAILS")];
+    shown[random.usize(..3)].map(<[u8]>::to_vec)
+}
+
 /// The numbers of an effect are one argument.
 fn joined(numbers: &[Vec<u8>]) -> Vec<u8> {
     numbers.join(&b' ')
 }
 
+/// An effect that some server could have written, and now and then one that none would.
 fn effect(random: &mut Rng, taste: Taste) -> Words {
     let lease = |random: &mut Rng| match random.u8(..4) {
         0 => words(&["1000", "1"]),
@@ -211,7 +317,7 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
     };
     let mut command = vec![b"SEAT.EFFECT".to_vec(), key(random).into_bytes()];
     let session = session(random);
-    match random.u8(..8) {
+    match random.u8(..9) {
         0 | 1 => {
             let mut numbers = vec![seats(random, taste)];
             numbers.extend(words(&["1700000000", "4294967295"]));
@@ -221,12 +327,24 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
                 count(random)
             });
             numbers.extend(lease(random));
-            command.extend([b"GRANT".to_vec(), session, joined(&numbers)]);
+            let holder = random.bool();
+            if holder {
+                numbers.push(weight_of_effect(random, taste));
+                numbers.push(match random.u8(..3) {
+                    0 => b"-".to_vec(),
+                    _ => token_of_effect(random),
+                });
+            }
+            let kind = ["GRANT", "IMPORT"][usize::from(random.u8(..4) == 0)];
+            command.extend([kind.into(), session, joined(&numbers)]);
             command.push(match random.u8(..3) {
                 0 => b"-".to_vec(),
                 1 => br#"{"kept":[1]}"#.to_vec(),
                 _ => b"{}".to_vec(),
             });
+            if random.bool() && (holder || random.u8(..8) == 0) {
+                command.push(owner(random));
+            }
         }
         2 => {
             let mut numbers = vec![b"0".to_vec(), count(random)];
@@ -237,7 +355,10 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
             let numbers = lease(random);
             command.extend([b"RENEW".to_vec(), session, joined(&numbers)]);
         }
-        4 => command.extend([b"SEATS".to_vec(), seats(random, taste)]),
+        4 => {
+            let kind = ["SEATS", "RESIZE"][random.usize(..2)];
+            command.extend([kind.into(), seats(random, taste)]);
+        }
         5 => {
             let arrival = match random.u8(..8) {
                 0 => (1u64 << 62) - 1,
@@ -257,15 +378,51 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
             } else {
                 b"5".to_vec()
             });
+            let claim = random.bool();
+            let mut owner_of_claim = None;
+            if claim {
+                numbers.push(weight_of_effect(random, taste));
+                numbers.extend(match random.u8(..8) {
+                    0 | 1 => words(&["-", "0"]),
+                    2 => words(&["-", "1"]),
+                    3 => words(&["0", "0"]),
+                    4 => words(&["9223372036854775807", "1"]),
+                    n => words(&["1", ["0", "1"][usize::from(n % 2)]]),
+                });
+                owner_of_claim = (random.u8(..4) > 0).then(|| owner(random));
+            }
             command.extend([b"JOIN".to_vec(), session, joined(&numbers)]);
+            command.extend(owner_of_claim);
         }
         6 => command.extend([b"LEAVE".to_vec(), session]),
+        7 => command.extend([b"TOKEN".to_vec(), session, token_of_effect(random)]),
         _ => {
-            let why = ["released", "revoked", "expired"][random.usize(..3)];
+            let why = ["released", "revoked", "expired", "replaced"][random.usize(..4)];
             command.extend([b"FREE".to_vec(), why.into(), session]);
         }
     }
     command
+}
+
+/// A weight, or a number that cannot be one.
+fn weight_of_effect(random: &mut Rng, taste: Taste) -> Vec<u8> {
+    match random.u8(..16) {
+        0 => b"0".to_vec(),
+        1 => b"2147483648".to_vec(),
+        _ => weight(random, taste),
+    }
+}
+
+/// A token, or a number that cannot be one. The largest is not among them: no server that has seen
+/// it has another to give.
+fn token_of_effect(random: &mut Rng) -> Vec<u8> {
+    let token = match random.u8(..16) {
+        0 => 0,
+        1 => 1 << 52,
+        2 => (1 << 51) + random.u64(..1 << 50),
+        _ => random.u64(1..20),
+    };
+    token.to_string().into_bytes()
 }
 
 /// What callers and readers of the scripts send while a team moves over, and what moves sessions
@@ -317,7 +474,7 @@ fn with_migration(random: &mut Rng) -> Words {
 }
 
 /// What a client may send instead of any argument.
-const JUNK: [&[u8]; 24] = [
+const JUNK: [&[u8]; 31] = [
     b"",
     b"-",
     b"-1",
@@ -334,8 +491,15 @@ const JUNK: [&[u8]; 24] = [
     b"EX",
     b"pX",
     b"QUEUE",
+    b"WEIGHT",
+    b"OWNER",
+    b"Max",
+    b"TAKEOVER",
+    b"WITHTOKEN",
+    b"token",
     b"COUNT",
     b"WITHMETADATA",
+    b"withdetails",
     b"IDLE",
     b"{",
     b"[1,2]",

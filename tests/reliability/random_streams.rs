@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use redis::Value;
 
-use super::random_commands::{self, MOST_SEATS, SHORT_MS, Taste, Words, words};
+use super::random_commands::{
+    self, LIMITED, MOST_OF_AN_OWNER, MOST_SEATS, SHORT_MS, Taste, Words, words,
+};
 use super::{figure, scale};
 use crate::data_type::corrupt_payloads;
 use crate::migration;
@@ -28,6 +30,9 @@ const MODULE_VALUE: u8 = 7;
 
 /// Where the type's own number ends.
 const AFTER_TYPE: usize = 10;
+
+/// Few, so that some of them are present ones.
+const KNOWN_TOKENS: usize = 8;
 
 /// The commands that a failure shows.
 const SHOWN: usize = 60;
@@ -86,6 +91,8 @@ struct Stream {
     /// Until when some key may end by its time.
     keys_end: Instant,
     dumps: Vec<Vec<u8>>,
+    /// Some of those that replies had.
+    tokens: Vec<u64>,
     sent: u64,
     replica: Option<Server>,
     primary: Server,
@@ -134,6 +141,7 @@ impl Stream {
             observer: primary.wire(),
             keys_end: Instant::now(),
             dumps: Vec::new(),
+            tokens: Vec::new(),
             sent: 0,
             replica: None,
             primary,
@@ -145,8 +153,27 @@ impl Stream {
         self.history.add(&client.to_string(), command);
         self.sent += 1;
         let reply = self.clients[client].call(command);
-        sound_reply(&reply);
+        let value = sound_reply(&reply);
+        self.note_tokens(&value);
         reply
+    }
+
+    fn seat_command(&mut self) -> Words {
+        random_commands::seat_command(&mut self.random, self.taste, &self.tokens)
+    }
+
+    fn note_tokens(&mut self, reply: &Value) {
+        match reply {
+            Value::Array(elements) => elements.iter().for_each(|value| self.note_tokens(value)),
+            // Microseconds of this century's unix time.
+            &Value::Int(number) if (1 << 50..1 << 52).contains(&number) => {
+                if self.tokens.len() == KNOWN_TOKENS {
+                    self.tokens.swap_remove(self.random.usize(..KNOWN_TOKENS));
+                }
+                self.tokens.push(number as u64);
+            }
+            _ => {}
+        }
     }
 
     fn observe(&mut self, command: &[&str]) -> Value {
@@ -158,7 +185,7 @@ impl Stream {
         let client = self.random.usize(..CLIENTS);
         match self.random.u8(..100) {
             0..70 => {
-                let command = random_commands::seat_command(&mut self.random, self.taste);
+                let command = self.seat_command();
                 if !random_commands::may_block(&command) {
                     self.ask(client, &command);
                 } else if self.waiters.len() < MOST_WAITERS {
@@ -238,7 +265,7 @@ impl Stream {
             self.ask(client, &words(&["WATCH", &key]));
             if self.random.bool() {
                 let other = (client + 1) % CLIENTS;
-                let command = random_commands::seat_command(&mut self.random, self.taste);
+                let command = self.seat_command();
                 if !random_commands::may_block(&command) {
                     self.ask(other, &command);
                 }
@@ -248,7 +275,7 @@ impl Stream {
         for _ in 0..self.random.u8(1..6) {
             let command = match self.random.u8(..4) {
                 0 => self.foreign(),
-                _ => random_commands::seat_command(&mut self.random, self.taste),
+                _ => self.seat_command(),
             };
             self.ask(client, &command);
         }
@@ -268,7 +295,7 @@ impl Stream {
         let key = random_commands::key(&mut self.random);
         let script = if self.random.bool() { THRICE } else { BESIDE };
         let mut command = words(&["EVAL", script, "1", &key]);
-        command.extend(random_commands::seat_command(&mut self.random, self.taste));
+        command.extend(self.seat_command());
         self.ask(client, &command);
     }
 
@@ -443,8 +470,12 @@ impl Stream {
             counted == tickets.to_string()
         });
         if !self.taste.boundless {
-            let highest = readings.iter().map(|reading| reading.count).max();
+            let highest = readings.iter().map(|reading| reading.weight).max();
             assert!(highest.unwrap_or(0) <= MOST_SEATS, "{readings:?}");
+            let held = readings
+                .iter()
+                .map(|reading| reading.most_of_a_limited_owner);
+            assert!(held.max().unwrap_or(0) <= MOST_OF_AN_OWNER, "{readings:?}");
         }
         self.replica_is_online();
         // The last leases expire meanwhile. What a reload would lose, the replica still has.
@@ -545,6 +576,14 @@ struct Reading {
     sessions: usize,
     scanned: usize,
     with_metadata: usize,
+    with_details: usize,
+    /// The sum of their weights.
+    weight: i64,
+    /// Of the sessions with an owner: how many and their weight, by their own details, and as the
+    /// pool counts them by owner.
+    owned: (i64, i64),
+    by_owner: (i64, i64),
+    most_of_a_limited_owner: i64,
     /// With the invalid entries that a command has found.
     used: i64,
     /// Entries of the legacy set that are no sessions of the pool: no more of them are counted.
@@ -574,6 +613,34 @@ impl Reading {
             at.map_or(0, |at| number(info[at + 1].clone()))
         };
         let count = number(wire.value(&[b"SEAT.COUNT", key]));
+        let details = list(wire.value(&[b"SEAT.SESSIONS", key, b"WITHDETAILS"]));
+        let detail = |details: &Value, name: &str| -> Value {
+            let fields = list(details.clone());
+            let at = fields
+                .iter()
+                .position(|field| *field == Value::BulkString(name.into()));
+            fields[at.expect("a field") + 1].clone()
+        };
+        let details: Vec<(bool, i64)> = details
+            .chunks(2)
+            .map(|pair| {
+                let has_owner = detail(&pair[1], "owner") != Value::Nil;
+                (has_owner, number(detail(&pair[1], "weight")))
+            })
+            .collect();
+        let owners = list(wire.value(&[b"SEAT.OWNERS", key]));
+        let owners: Vec<(Vec<u8>, i64, i64)> = owners
+            .chunks(2)
+            .map(|pair| {
+                let owner = redis::from_redis_value(pair[0].clone()).expect("a name");
+                let figures = redis::from_redis_value(pair[1].clone());
+                let (sessions, used) = figures.expect("two numbers");
+                (owner, sessions, used)
+            })
+            .collect();
+        let limited = owners
+            .iter()
+            .filter(|(owner, ..)| owner.starts_with(LIMITED));
         // A reader of the legacy set sees the sessions of the pool and the entries.
         let set = [b"license:", key, b":active_sessions"].concat();
         let seen = match wire.value(&[b"SCARD", &set[..]]) {
@@ -586,6 +653,21 @@ impl Reading {
             sessions: list(wire.value(&[b"SEAT.SESSIONS", key])).len(),
             scanned: list(scanned[1].clone()).len(),
             with_metadata: list(wire.value(&[b"SEAT.SESSIONS", key, b"WITHMETADATA"])).len() / 2,
+            with_details: details.len(),
+            weight: details.iter().map(|(_, weight)| weight).sum(),
+            owned: (
+                details.iter().filter(|(has_owner, _)| *has_owner).count() as i64,
+                details
+                    .iter()
+                    .filter(|(has_owner, _)| *has_owner)
+                    .map(|(_, weight)| weight)
+                    .sum(),
+            ),
+            by_owner: (
+                owners.iter().map(|(_, sessions, _)| sessions).sum(),
+                owners.iter().map(|(.., used)| used).sum(),
+            ),
+            most_of_a_limited_owner: limited.map(|(_, sessions, _)| *sessions).max().unwrap_or(0),
             used: field("used"),
             waiting: field("waiting"),
             queued: list(wire.value(&[b"SEAT.QUEUE", key])).len() as i64,
@@ -598,9 +680,11 @@ impl Reading {
             self.sessions as i64,
             self.scanned as i64,
             self.with_metadata as i64,
+            self.with_details as i64,
         ];
-        let counted_elsewhere = self.used - self.count;
-        same.iter().all(|&figure| figure == self.count)
+        let counted_elsewhere = self.used - self.weight;
+        self.owned == self.by_owner
+            && same.iter().all(|&figure| figure == self.count)
             && (0..=self.elsewhere).contains(&counted_elsewhere)
             && self.queued == self.waiting
     }
@@ -608,10 +692,10 @@ impl Reading {
 
 /// No reply reports a defect.
 #[track_caller]
-fn sound_reply(reply: &[u8]) {
+fn sound_reply(reply: &[u8]) -> Value {
     let text = reply.escape_ascii().to_string();
     assert!(!text.contains("internal error"), "{text}");
-    redis::parse_redis_value(reply).unwrap_or_else(|error| panic!("{error}: {text}"));
+    redis::parse_redis_value(reply).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 fn client_line(observer: &mut Wire, id: i64) -> Option<String> {

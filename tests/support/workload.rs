@@ -16,8 +16,9 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Sends `steps` random commands on a few pools: grants, heartbeats, releases and revocations,
-/// plain, in transactions and in scripts, and what the server's own commands do to a key.
+/// Sends `steps` random commands on a few pools: grants, heartbeats, releases and revocations, of
+/// sessions with and without owners, weights and tokens, plain, in transactions and in scripts, and
+/// what the server's own commands do to a key.
 pub fn run(dialog: &mut Dialog, random: &mut Rng, steps: usize) {
     for _ in 0..steps {
         let command = seat_command(random);
@@ -70,15 +71,30 @@ fn seat_command(random: &mut Rng) -> Vec<String> {
         _ => format!(r#"{{"n":{}}}"#, random.u32(..)),
     };
     match random.u8(..10) {
-        0..5 => vec![
-            "SEAT.ACQUIRE".to_owned(),
-            pool,
-            session,
-            seats.to_string(),
-            metadata,
-        ],
+        0..5 => {
+            let acquire = [
+                "SEAT.ACQUIRE",
+                &pool,
+                &session,
+                &seats.to_string(),
+                &metadata,
+            ];
+            let mut command: Vec<String> = acquire.map(str::to_owned).into();
+            if random.u8(..3) == 0 {
+                let weight = random.u8(1..4);
+                let owner = random.u8(..4);
+                let claim = format!("WEIGHT {weight} OWNER owner-{owner} MAX 2 TAKEOVER WITHTOKEN");
+                let words = [2, 4, 6, 7, 8][random.usize(..5)];
+                command.extend(claim.split(' ').take(words).map(str::to_owned));
+            }
+            command
+        }
         5 | 6 => vec!["SEAT.HEARTBEAT".to_owned(), pool, session],
         7 | 8 => vec!["SEAT.RELEASE".to_owned(), pool, session],
+        _ if random.u8(..3) == 0 => {
+            let owner = format!("owner-{}", random.u8(..4));
+            vec!["SEAT.REVOKEOWNER".to_owned(), pool, owner]
+        }
         _ => {
             let others = (0..3).map(|_| format!("session-{}", random.usize(..30)));
             ["SEAT.REVOKE".to_owned(), pool]
