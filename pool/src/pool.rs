@@ -631,7 +631,8 @@ impl Pool {
     ///     }
     ///     other => panic!("{other:?}"),
     /// }
-    /// assert_eq!(pool.heartbeat(Moment::at(900), b"alice", None, None), HeartbeatOutcome::NotActive);
+    /// let late = pool.heartbeat(Moment::at(900), b"alice", None, None);
+    /// assert_eq!(late, HeartbeatOutcome::NotActive);
     /// ```
     pub fn heartbeat<'a>(
         &self,

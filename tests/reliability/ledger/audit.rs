@@ -299,8 +299,8 @@ pub fn judge(clients: &[Client], context: &str) -> usize {
                 let others = owner.and_then(|owner| unanswered.get(&owner));
                 let others = others.filter(|_| tenure.is_gone);
                 let mut until = tenure.until;
-                // It surely lasted until the first of the calls that can have ended it. One that was
-                // answered before this client read of its grant may have ended it, too.
+                // It surely lasted until the first of the calls that can have ended it. One that
+                // was answered before this client read of its grant may have ended it, too.
                 for &(asked, answered) in named.into_iter().chain(others).flatten() {
                     if answered > tenure.asked && until.is_none_or(|until| asked < until) {
                         until = Some(asked);
