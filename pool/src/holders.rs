@@ -406,16 +406,15 @@ struct Numbers(Vec<NumberChunk>);
 
 #[derive(Clone, Debug, Default)]
 struct NumberChunk {
-    /// Of each slot one more than the number, or 0 for none.
-    numbers: Option<Box<[u32; CHUNK]>>,
+    /// Of each slot up to the highest that had an entry, one more than the number, or 0 for none.
+    numbers: Vec<u32>,
     taken: usize,
 }
 
 impl Numbers {
     fn get(&self, slot: u32) -> Option<u32> {
         let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
-        let numbers = self.0.get(chunk)?.numbers.as_ref()?;
-        numbers[offset].checked_sub(1)
+        self.0.get(chunk)?.numbers.get(offset)?.checked_sub(1)
     }
 
     fn set(&mut self, slot: u32, number: u32) {
@@ -424,19 +423,20 @@ impl Numbers {
             self.0.resize_with(chunk + 1, NumberChunk::default);
         }
         let chunk = &mut self.0[chunk];
-        let numbers = chunk.numbers.get_or_insert_with(|| Box::new([0; CHUNK]));
-        numbers[offset] = number + 1;
+        if chunk.numbers.len() <= offset {
+            chunk.numbers.resize(offset + 1, 0);
+        }
+        chunk.numbers[offset] = number + 1;
         chunk.taken += 1;
     }
 
     fn remove(&mut self, slot: u32) -> Option<u32> {
         let (chunk, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
         let chunk = self.0.get_mut(chunk)?;
-        let numbers = chunk.numbers.as_mut()?;
-        let removed = std::mem::take(&mut numbers[offset]).checked_sub(1)?;
+        let removed = std::mem::take(chunk.numbers.get_mut(offset)?).checked_sub(1)?;
         chunk.taken -= 1;
         if chunk.taken == 0 {
-            chunk.numbers = None;
+            chunk.numbers = Vec::new();
             while self.0.last().is_some_and(|chunk| chunk.taken == 0) {
                 self.0.pop();
             }
@@ -445,9 +445,9 @@ impl Numbers {
     }
 
     fn memory_bytes(&self) -> usize {
-        let chunks = self.0.iter().filter(|chunk| chunk.taken > 0);
-        chunks.count() * allocated(size_of::<[u32; CHUNK]>())
-            + allocated(self.0.capacity() * size_of::<NumberChunk>())
+        let chunks = self.0.iter();
+        let numbers = chunks.map(|chunk| allocated(chunk.numbers.capacity() * size_of::<u32>()));
+        numbers.sum::<usize>() + allocated(self.0.capacity() * size_of::<NumberChunk>())
     }
 }
 
@@ -509,6 +509,17 @@ mod tests {
         });
         let added = few.memory_bytes() - plain;
         assert!(added <= 4 * 256 + 20 * 256, "{added}");
+    }
+
+    #[test]
+    fn a_small_pool_pays_for_no_more_slots_than_it_has() {
+        let with_token = |_| Holder {
+            token: Some(1),
+            ..Holder::PLAIN
+        };
+        let plain = pool_of(5, |_| Holder::PLAIN).memory_bytes();
+        let added = pool_of(5, with_token).memory_bytes() - plain;
+        assert!(added <= 1200, "{added}");
     }
 
     #[test]
