@@ -20,6 +20,7 @@ mod instructions;
 mod load;
 mod longest;
 mod machine;
+mod options;
 mod pool_work;
 mod replication;
 mod report;
@@ -37,6 +38,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use expiry::Expiry;
 use load::Load;
 use longest::Longest;
+use options::Options;
 use replication::Replication;
 use report::Measured;
 use scale::{FULL, QUICK};
@@ -44,8 +46,9 @@ use sides::{Host, Side};
 use size::{Pools, Size};
 use speed::Speed;
 
-const SECTIONS: [&str; 6] = [
+const SECTIONS: [&str; 7] = [
     "calls",
+    "options",
     "size",
     "longest",
     "expiry",
@@ -53,7 +56,7 @@ const SECTIONS: [&str; 6] = [
     "instructions",
 ];
 
-fn options() -> ArgMatches {
+fn arguments() -> ArgMatches {
     let flag = |name, help| {
         Arg::new(name)
             .long(name)
@@ -81,24 +84,25 @@ fn options() -> ArgMatches {
 }
 
 fn main() -> ExitCode {
-    let options = options();
-    if let Some(operation) = options.get_one::<String>("perform") {
+    let arguments = arguments();
+    if let Some(operation) = arguments.get_one::<String>("perform") {
         instructions::perform(operation);
         return ExitCode::SUCCESS;
     }
     let start = Instant::now();
-    let scale = if options.get_flag("quick") {
+    let scale = if arguments.get_flag("quick") {
         QUICK
     } else {
         FULL
     };
-    let only: Option<Vec<&String>> = options.get_many("only").map(Iterator::collect);
+    let only: Option<Vec<&String>> = arguments.get_many("only").map(Iterator::collect);
     let wanted = |section: &str| {
         let only = only.as_ref();
         only.is_none_or(|only| only.iter().any(|name| *name == section))
     };
 
-    let counts = wanted("instructions").then(|| instructions::measure(options.get_flag("record")));
+    let counts =
+        wanted("instructions").then(|| instructions::measure(arguments.get_flag("record")));
     let host = Host::of(Side::Module);
     let machine = machine::describe(&host);
     let sides = Side::all(host.server.version());
@@ -112,6 +116,7 @@ fn main() -> ExitCode {
     let mut measured = Measured {
         machine,
         speed,
+        options: wanted("options").then(|| Options::measure(&scale)),
         size,
         load,
         longest: wanted("longest").then(|| Longest::measure(&scale)),
@@ -129,7 +134,7 @@ fn main() -> ExitCode {
         println!("\n{table}");
     }
     let budgets = report::budgets(&measured);
-    if only.is_none() && !options.get_flag("quick") {
+    if only.is_none() && !arguments.get_flag("quick") {
         report::publish(&mut measured, &budgets);
     }
     println!("{}", report::budget_table(&budgets));

@@ -10,6 +10,7 @@ use crate::expiry::Expiry;
 use crate::instructions::Count;
 use crate::load::Load;
 use crate::longest::{LOGGED_MICROS, Longest};
+use crate::options::{Asked, Options};
 use crate::replication::Replication;
 use crate::sides::{Operation, Side};
 use crate::size::{Pools, SIZES, Size};
@@ -22,6 +23,7 @@ pub struct Measured {
     pub machine: Vec<(&'static str, String)>,
     pub sides: Vec<Side>,
     pub speed: Option<Speed>,
+    pub options: Option<Options>,
     pub size: Option<Size>,
     pub longest: Option<Longest>,
     pub expiry: Option<Expiry>,
@@ -91,6 +93,9 @@ pub fn budgets(measured: &Measured) -> Vec<Budget> {
     let mut budgets = Vec::new();
     if let Some(speed) = &measured.speed {
         budgets.extend(budgets_of_calls(speed));
+    }
+    if let Some(options) = &measured.options {
+        budgets.extend(budgets_of_options(options));
     }
     if let Some(size) = &measured.size {
         budgets.extend(budgets_of_size(size));
@@ -180,6 +185,17 @@ fn budgets_of_calls(speed: &Speed) -> Vec<Budget> {
     ]
 }
 
+fn budgets_of_options(options: &Options) -> impl Iterator<Item = Budget> {
+    let judged = [Asked::Weight, Asked::OwnerMax, Asked::Takeover];
+    judged.into_iter().map(|asked| {
+        let what = format!(
+            "ACQUIRE {}: its server time in units of a plain grant's",
+            asked.name()
+        );
+        Budget::new(what, Bound::AtMost(1.5), options.ratio(asked), "×")
+    })
+}
+
 fn budgets_of_size(size: &Size) -> Vec<Budget> {
     let memory = SIZES.map(|sessions| {
         size.bytes_each(Pools::PLAIN, sessions) / size.bytes_each(Pools::SCRIPT, sessions)
@@ -249,6 +265,9 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
         tables.push(("server-time", server_time(speed)));
         tables.push(("throughput", throughput(speed)));
         tables.push(("latency", latency(speed)));
+    }
+    if let Some(options) = &measured.options {
+        tables.push(("options", grants_with_options(options)));
     }
     if let Some(size) = &measured.size {
         tables.push(("memory", memory(size)));
@@ -423,6 +442,24 @@ fn latency(speed: &mut Speed) -> String {
         }
     }
     table(&header_of("µs, p50 / p99 / p99.9", &sides), rows)
+}
+
+fn grants_with_options(options: &Options) -> String {
+    let rows = Asked::ALL.map(|asked| {
+        vec![
+            asked.name().to_owned(),
+            figure(options.server_micros(asked), 2),
+            format!("{:.2}×", options.ratio(asked)),
+        ]
+    });
+    table(
+        &[
+            "in pipelines of 16, 16 connections",
+            "µs",
+            "in units of a plain grant",
+        ],
+        rows,
+    )
 }
 
 fn memory(size: &Size) -> String {
