@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pool_work::{
-    Alone, BATCH, acquire, already_active, denied, heartbeat, pool_of, reclaim, release, session,
+    Alone, BATCH, acquire, acquire_owned, already_active, denied, heartbeat, pool_of,
+    pool_of_owned, reclaim, release, session, take_over, twin,
 };
 use seat_pool::Moment;
 
@@ -87,8 +88,41 @@ fn all(criterion: &mut Criterion) {
                 });
             }
         }
+        owned(criterion, &held, &mut guests);
         reclaiming(criterion, &held);
     }
+}
+
+/// Sessions with owners and weights.
+fn owned(criterion: &mut Criterion, held: &[String], guests: &mut [String]) {
+    let mut pool = pool_of_owned(held);
+    let mut bench = |name: &str, body: &mut dyn FnMut(u64) -> Duration| {
+        let mut group = criterion.benchmark_group(name);
+        group.bench_function(BenchmarkId::from_parameter(held.len()), |bencher| {
+            bencher.iter_custom(&mut *body);
+        });
+        group.finish();
+    };
+    bench("acquire with owner and weight", &mut |calls| {
+        time_both(calls, &mut pool, guests, acquire_owned, release)[0]
+    });
+    bench("heartbeat with owner", &mut |calls| {
+        time_each(calls, held, |id| heartbeat(&mut pool, id))
+    });
+    let some = &held[..held.len().min(GUESTS)];
+    let twins: Vec<String> = some.iter().map(|id| twin(id)).collect();
+    bench("acquire by a takeover", &mut |calls| {
+        let mut elapsed = Duration::ZERO;
+        let mut left = calls as usize;
+        while left > 0 {
+            let count = left.min(some.len());
+            elapsed += time_each(count as u64, &twins, |id| take_over(&mut pool, id));
+            // And back again.
+            time_each(count as u64, &some[..count], |id| take_over(&mut pool, id));
+            left -= count;
+        }
+        elapsed
+    });
 }
 
 /// A batch of expired sessions is taken back, and granted again before the clock runs on.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::pool_work::{
-    BATCH, acquire, already_active, denied, heartbeat, pool_of, reclaim, release, session,
+    BATCH, acquire, acquire_owned, already_active, denied, heartbeat, pool_of, pool_of_owned,
+    reclaim, release, session, take_over, twin,
 };
 
 /// Sessions that stay in the pool.
@@ -22,13 +23,16 @@ const CALLS: u64 = 4096;
 /// What a ceiling leaves to a compiler or a C library of another version.
 const MARGIN: f64 = 1.05;
 
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 12] = [
     "acquire",
     "acquire with a lease",
+    "acquire with owner and weight",
+    "acquire by a takeover",
     "already active",
     "denied",
     "heartbeat",
     "heartbeat with a lease",
+    "heartbeat with owner",
     "release",
     "release with a lease",
     "reclaim",
@@ -129,19 +133,33 @@ pub fn perform(name: &str) {
     let ids = |from: u64, count: u64| (from..from + count).map(session).collect::<Vec<_>>();
     let residents = ids(0, RESIDENTS);
     let guests = ids(RESIDENTS, CALLS);
-    let mut pool = pool_of(&residents, leased);
+    let mut pool = match operation {
+        "acquire with owner and weight" | "acquire by a takeover" | "heartbeat with owner" => {
+            pool_of_owned(&residents)
+        }
+        _ => pool_of(&residents, leased),
+    };
     let (residents, guests) = (&residents[..CALLS as usize], &guests[..]);
     match operation {
         "acquire" => measured(|| {
             guests.iter().for_each(|id| acquire(&mut pool, id, leased));
         }),
+        "acquire with owner and weight" => measured(|| {
+            guests.iter().for_each(|id| acquire_owned(&mut pool, id));
+        }),
+        "acquire by a takeover" => {
+            let twins: Vec<String> = residents.iter().map(|id| twin(id)).collect();
+            measured(|| twins.iter().for_each(|id| take_over(&mut pool, id)));
+        }
         "already active" => measured(|| {
             residents
                 .iter()
                 .for_each(|id| already_active(&mut pool, id));
         }),
         "denied" => measured(|| guests.iter().for_each(|id| denied(&mut pool, id))),
-        "heartbeat" => measured(|| residents.iter().for_each(|id| heartbeat(&mut pool, id))),
+        "heartbeat" | "heartbeat with owner" => {
+            measured(|| residents.iter().for_each(|id| heartbeat(&mut pool, id)))
+        }
         "release" => measured(|| residents.iter().for_each(|id| release(&mut pool, id))),
         "reclaim" => measured(|| {
             for _ in 0..CALLS / BATCH as u64 {

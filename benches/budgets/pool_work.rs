@@ -1,6 +1,7 @@
 //! What the commands ask of the pool, without a server around it.
 
 use std::convert::Infallible;
+use std::hint::black_box;
 
 use seat_pool::{
     AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, HeartbeatOutcome, Host, Lease,
@@ -120,42 +121,93 @@ pub fn pool_of(ids: &[String], leased: bool) -> Alone {
     pool
 }
 
-fn ask(pool: &mut Alone, id: &str, seats: i64, leased: bool) -> Acquired<Infallible> {
-    let request = AcquireRequest {
-        lease: if leased { lease() } else { None },
-        ..AcquireRequest::plain(id.as_bytes(), seats)
-    };
-    let answer = pool.machine(NOW).acquire(&request, &Call);
+/// The same, each session of an owner of its own.
+pub fn pool_of_owned(ids: &[String]) -> Alone {
+    let mut pool = pool_of(&[], false);
+    for id in ids {
+        acquire_owned(&mut pool, id);
+    }
+    pool
+}
+
+/// A session's owner: one of another name for each, but the same for its [`twin`].
+fn owner(id: &str) -> &[u8] {
+    &id.as_bytes()[..18]
+}
+
+/// The id of another session of the same owner.
+pub fn twin(id: &str) -> String {
+    format!("{}twin", &id[..id.len() - 4])
+}
+
+/// The one place that asks, as the command is in the module. It knows nothing of what a caller
+/// wants, or the compiler would leave out what that does not need.
+#[inline(never)]
+fn ask(pool: &mut Alone, request: &AcquireRequest<'_>) -> Acquired<Infallible> {
+    let answer = pool.machine(NOW).acquire(black_box(request), &Call);
     answer.expect("nothing is refused")
 }
 
 pub fn acquire(pool: &mut Alone, id: &str, leased: bool) {
-    let answer = ask(pool, id, i64::MAX, leased);
+    let request = AcquireRequest {
+        lease: if leased { lease() } else { None },
+        ..AcquireRequest::plain(id.as_bytes(), i64::MAX)
+    };
+    let answer = ask(pool, &request);
     assert!(matches!(answer, Acquired::Granted(_)));
+}
+
+/// An ACQUIRE with an owner that may have two sessions, and with a weight.
+pub fn acquire_owned(pool: &mut Alone, id: &str) {
+    let request = AcquireRequest {
+        owner: Some(owner(id)),
+        max_per_owner: Some(2),
+        weight: 3,
+        ..AcquireRequest::plain(id.as_bytes(), i64::MAX)
+    };
+    let answer = ask(pool, &request);
+    assert!(matches!(answer, Acquired::Granted(_)));
+}
+
+/// An ACQUIRE that ends the session of the same owner, which may have one.
+pub fn take_over(pool: &mut Alone, id: &str) {
+    let request = AcquireRequest {
+        owner: Some(owner(id)),
+        max_per_owner: Some(1),
+        takeover: true,
+        weight: 3,
+        ..AcquireRequest::plain(id.as_bytes(), i64::MAX)
+    };
+    let Acquired::Granted(granted) = ask(pool, &request) else {
+        panic!("{id} takes over from nobody");
+    };
+    assert!(granted.replaced.is_some());
 }
 
 /// An ACQUIRE of a session that holds a seat.
 pub fn already_active(pool: &mut Alone, id: &str) {
-    let answer = ask(pool, id, i64::MAX, false);
+    let answer = ask(pool, &AcquireRequest::plain(id.as_bytes(), i64::MAX));
     assert!(matches!(answer, Acquired::AlreadyActive(_)));
 }
 
 /// An ACQUIRE when all seats are taken.
 pub fn denied(pool: &mut Alone, id: &str) {
     let seats = pool.pool.len() as i64;
-    let answer = ask(pool, id, seats, false);
+    let answer = ask(pool, &AcquireRequest::plain(id.as_bytes(), seats));
     assert!(matches!(answer, Acquired::NoSeats { .. }));
 }
 
 /// A HEARTBEAT, which renews the session's lease if it has one.
 pub fn heartbeat(pool: &mut Alone, id: &str) {
     let later = NOW.moved_to(NOW_MS + 1);
-    let answer = pool.machine(later).heartbeat(id.as_bytes(), None, None);
+    let answer = pool
+        .machine(later)
+        .heartbeat(id.as_bytes(), black_box(None), black_box(None));
     assert!(matches!(answer, HeartbeatOutcome::Updated(_)));
 }
 
 pub fn release(pool: &mut Alone, id: &str) {
-    let used = pool.machine(NOW).release(id.as_bytes(), None);
+    let used = pool.machine(NOW).release(id.as_bytes(), black_box(None));
     assert!(used.is_some());
 }
 

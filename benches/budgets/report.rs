@@ -532,10 +532,13 @@ fn pool_times(target: &Path) -> String {
     let groups = [
         "acquire",
         "acquire with a lease",
+        "acquire with owner and weight",
+        "acquire by a takeover",
         "already active",
         "denied",
         "heartbeat",
         "heartbeat with a lease",
+        "heartbeat with owner",
         "release",
         "release with a lease",
         "reclaim 32",
