@@ -72,7 +72,7 @@ pub fn pools(names: impl IntoIterator<Item: Into<String>>) -> Arc<[Pool]> {
 pub fn pools_of_owners(names: impl IntoIterator<Item: Into<String>>) -> Arc<[Pool]> {
     let kinds = [
         (Kind::Owned, 40),
-        (Kind::OwnedQueued, 40),
+        (Kind::OwnedQueued, 150),
         (Kind::Owned, 2000),
     ];
     by_turns(names, &kinds)

@@ -69,7 +69,11 @@ pub fn audit(connection: &mut dyn ConnectionLike, clients: &mut [Client], contex
                     (_, Found::Free) => State::Free,
                     (State::Waiting { asked, answered }, _) => State::Waiting {
                         asked,
-                        answered: answered.or(Some(now)),
+                        // A call without an answer may have found its ticket gone by the limit of
+                        // its owner, and have joined anew.
+                        answered: answered
+                            .filter(|_| !has_owner || entry.states.len() == 1)
+                            .or(Some(now)),
                     },
                     (State::Held(hold), Found::Held { token, .. }) => State::Held(Hold {
                         token: token.map_or(Token::None, Token::Known),

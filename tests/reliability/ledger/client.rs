@@ -26,6 +26,10 @@ const MAX_WEIGHT: i64 = 8;
 /// One of so many sessions has no owner.
 const WITHOUT_OWNER: usize = 4;
 
+/// One of so many sessions with owners asks for tickets where there is a queue; the others wait by
+/// their clients alone.
+const WITH_TICKET: usize = 8;
+
 /// A ticket that no test outlasts.
 const TICKET_MS: i64 = 600_000;
 
@@ -262,7 +266,7 @@ impl Client {
         };
         let plain = Request {
             owner,
-            queues: kind.has_queue(),
+            queues: kind == Kind::Queued || kind == Kind::OwnedQueued && n % WITH_TICKET == 1,
             ..Request::plain(operation)
         };
         let token = match before {
@@ -289,6 +293,8 @@ impl Client {
                     },
                     with_token: has_owners && random.bool(),
                     takeover: owner.is_some() && random.bool(),
+                    block_ms: (kind.has_queue() && (!plain.queues || random.u8(..4) == 0))
+                        .then(|| random.u8(1..60)),
                     ..plain
                 }
             }
@@ -305,7 +311,7 @@ impl Client {
         }
     }
 
-    fn command(&mut self, pool: usize, n: usize, request: &Request) -> Cmd {
+    fn command(&self, pool: usize, n: usize, request: &Request) -> Cmd {
         let session = self.session(n);
         let Pool { name, seats, kind } = &self.pools[pool];
         let mut command = cmd(match request.operation {
@@ -339,9 +345,9 @@ impl Client {
         }
         if request.queues {
             command.arg("QUEUE").arg(TICKET_MS);
-            if self.random.u8(..4) == 0 {
-                command.arg("BLOCK").arg(self.random.u8(1..20));
-            }
+        }
+        if let Some(block_ms) = request.block_ms {
+            command.arg("BLOCK").arg(block_ms);
         }
         command
     }
@@ -484,6 +490,8 @@ impl Call<'_> {
             weight,
             with_token,
             owner,
+            queues,
+            block_ms,
             ..
         } = self.request;
         let is_void = self.request.is_void(self.before);
@@ -521,8 +529,9 @@ impl Call<'_> {
                 })
             }
             (Operation::Acquire, "NO_SEATS_AVAILABLE", &[used, limit], _) => {
-                let is_full = used <= seats && used + weight > seats;
-                let fits = !kind.has_queue() && is_full && limit == seats && was_free;
+                // Seats may be kept for those ahead of one that waited in vain.
+                let is_full = used + weight > seats || block_ms.is_some();
+                let fits = !queues && is_full && used <= seats && limit == seats && was_free;
                 fits.then_some(State::Free)
             }
             (Operation::Acquire, "OWNER_LIMIT", &[held, max], _) => {
@@ -530,10 +539,7 @@ impl Call<'_> {
                 (fits && was_free).then_some(State::Free)
             }
             (Operation::Acquire, "QUEUED", &[used, limit, position], before) => {
-                let fits = kind.has_queue()
-                    && (0..=seats).contains(&used)
-                    && limit == seats
-                    && position >= 1;
+                let fits = queues && (0..=seats).contains(&used) && limit == seats && position >= 1;
                 let answered = Some(Instant::now());
                 let waiting = match before {
                     // Unless it lost its ticket by the limit of its owner, and has joined anew.

@@ -74,7 +74,10 @@ pub(super) struct Request {
     /// The owner of the session, by its number, if it has one.
     pub(super) owner: Option<usize>,
     pub(super) takeover: bool,
+    /// Whether it asks for a ticket.
     pub(super) queues: bool,
+    /// For how long its client may be blocked.
+    pub(super) block_ms: Option<u8>,
     /// The token that the session must have.
     pub(super) token: Option<i64>,
 }
@@ -157,6 +160,7 @@ impl Request {
             owner: None,
             takeover: false,
             queues: false,
+            block_ms: None,
             token: None,
         }
     }
