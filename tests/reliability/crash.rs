@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::ledger::{Client, Load, Socket, audit, judge, pools, pools_of_owners};
 use super::{figure, scale};
-use crate::support::{Dialog, Server, Waiter, eventually, total, workload};
+use crate::support::{Dialog, Server, Waiter, eventually, now_ms, total, workload};
 
 const CLIENTS: usize = 4;
 
@@ -136,11 +136,21 @@ fn owners_and_weights_keep_to_their_limits_through_kills() {
         takeovers > 100,
         "{context}: {takeovers} takeovers prove little"
     );
-    // The last short leases expire meanwhile.
     let are_alike = |primary: &Server| {
         primary.wait_for_offset(&replica);
         primary.digest() == replica.digest()
     };
+    // From here on time changes nothing: what is left has leases of an hour or none.
+    let mut dialog = Dialog::with(&primary);
+    for pool in pools.iter() {
+        eventually("the last brief lease is over", || {
+            let reply = dialog.ask(&format!("SEAT.CLEANUP {}", pool.name));
+            assert!(!reply.starts_with('!'), "{reply}");
+            let next_ms = dialog.pool_info(&pool.name, "next_deadline_ms");
+            next_ms == -1 || next_ms > now_ms() + 60_000
+        });
+    }
+    drop(dialog);
     eventually("the replica holds the same", || are_alike(&primary));
     let digest = replica.digest();
     primary.kill9();
