@@ -46,12 +46,12 @@ pub(crate) struct PoolKey<'a> {
 }
 
 /// What a command brings along.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Caller<'a> {
     text: CallerText<'a>,
     /// How its client is blocked, and for how many milliseconds at most; 0 is for ever. Absent
     /// where it may not be.
-    blocking: Option<(BlockClient, i64, Asked)>,
+    blocking: Option<Box<(BlockClient, i64, Asked)>>,
 }
 
 /// Who holds seats here beside the pool's sessions.
@@ -160,7 +160,7 @@ impl<'a> PoolKey<'a> {
     /// Lets the client of the command be blocked, by `block`, for at most `timeout_ms`; 0 is for
     /// ever. Its reply will have what was `asked` for.
     pub(crate) fn may_block(&mut self, block: BlockClient, timeout_ms: i64, asked: Asked) {
-        self.caller.blocking = Some((block, timeout_ms, asked));
+        self.caller.blocking = Some(Box::new((block, timeout_ms, asked)));
     }
 
     /// Suspends grants while this key is open: who else holds seats cannot be known.
@@ -371,7 +371,7 @@ impl Host for PoolKey<'_> {
     }
 
     fn block_client(&mut self, session: &[u8]) -> Option<WaiterId> {
-        let (block, timeout_ms, asked) = self.caller.blocking?;
+        let (block, timeout_ms, asked) = **self.caller.blocking.as_ref()?;
         let (ctx, database, name) = (self.ctx, self.database, self.name);
         block(ctx, database, name, session, timeout_ms, asked)
     }

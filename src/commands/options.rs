@@ -84,6 +84,18 @@ const NAMES: [(&str, Name); 10] = [
     ("BLOCK", Name::Block),
 ];
 
+/// The length of the longest word.
+const LONGEST_WORD: usize = {
+    let (mut longest, mut at) = (0, 0);
+    while at < NAMES.len() {
+        if NAMES[at].0.len() > longest {
+            longest = NAMES[at].0.len();
+        }
+        at += 1;
+    }
+    longest
+};
+
 /// What a command takes.
 pub(super) struct Known {
     has_metadata: bool,
@@ -264,8 +276,12 @@ impl<'a> Options<'a> {
 /// The option whose word an argument is, in any case, with the word as it is documented.
 fn name_of(arg: Str<'_>) -> Option<(&'static str, Name)> {
     let text = arg.bytes();
-    let is_it = |(word, _): &(&str, Name)| text.eq_ignore_ascii_case(word.as_bytes());
-    NAMES.into_iter().find(is_it)
+    // Metadata are looked at here in each call, and are mostly longer.
+    if text.len() > LONGEST_WORD {
+        return None;
+    }
+    let is_it = |(word, _): &&(&str, Name)| text.eq_ignore_ascii_case(word.as_bytes());
+    NAMES.iter().find(is_it).copied()
 }
 
 const BAD_LENGTH: &str =
