@@ -54,7 +54,7 @@ struct Caller<'a> {
     blocking: Option<Box<(BlockClient, i64, Asked)>>,
 }
 
-/// Who holds seats here beside the pool's sessions.
+/// Who holds seats here in addition to the pool's sessions.
 #[derive(Default)]
 struct OtherHolders {
     /// Why grants are suspended, if they are: it is not known who else holds seats.

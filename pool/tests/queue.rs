@@ -3053,7 +3053,7 @@ fn a_grant_that_needs_more_reclaimed_than_a_batch_is_put_off() {
         world.acquires(call(id, 9).leased(500));
     }
     world.take(Step::ClockMoves(500));
-    // Only one of them may stand beside it, so the others are in its way.
+    // Only one of them may stay next to it, so the others are in its way.
     world.is_denied(call(A, 2));
     assert_eq!(world.names[0].pool().len(), BATCH + 2, "changes nothing");
     assert_eq!(world.used(), 0);
