@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::hint::black_box;
 
 use seat_pool::{
-    AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, HeartbeatOutcome, Host, Lease,
-    Machine, Metadata, MetadataError, Moment, Notice, Outcome, Pool, Waiter,
+    AcquireRequest, Acquired, BlockedQueue, Claim, Conditions, Effect, HeartbeatOutcome, Host,
+    Lease, Machine, Metadata, MetadataError, Moment, Notice, Outcome, Pool, Waiter,
 };
 
 /// The moment at which everything happens, in milliseconds of unix time.
@@ -160,9 +160,12 @@ pub fn acquire(pool: &mut Alone, id: &str, leased: bool) {
 /// An ACQUIRE with an owner that may have two sessions, and with a weight.
 pub fn acquire_owned(pool: &mut Alone, id: &str) {
     let request = AcquireRequest {
-        owner: Some(owner(id)),
-        max_per_owner: Some(2),
-        weight: 3,
+        claim: Claim {
+            owner: Some(owner(id)),
+            max_per_owner: Some(2),
+            weight: 3,
+            ..Claim::PLAIN
+        },
         ..AcquireRequest::plain(id.as_bytes(), i64::MAX)
     };
     let answer = ask(pool, &request);
@@ -172,10 +175,12 @@ pub fn acquire_owned(pool: &mut Alone, id: &str) {
 /// An ACQUIRE that ends the session of the same owner, which may have one.
 pub fn take_over(pool: &mut Alone, id: &str) {
     let request = AcquireRequest {
-        owner: Some(owner(id)),
-        max_per_owner: Some(1),
-        takeover: true,
-        weight: 3,
+        claim: Claim {
+            owner: Some(owner(id)),
+            max_per_owner: Some(1),
+            takeover: true,
+            weight: 3,
+        },
         ..AcquireRequest::plain(id.as_bytes(), i64::MAX)
     };
     let Acquired::Granted(granted) = ask(pool, &request) else {

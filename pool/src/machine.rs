@@ -170,15 +170,8 @@ pub struct AcquireRequest<'a> {
     pub lease: Option<Lease>,
     /// How long each poll keeps its ticket, in milliseconds, if it asks for one; never 0.
     pub ticket_ms: Option<u64>,
-    /// How many seats it asks for; 1 or more, up to [`crate::MAX_WEIGHT`].
-    pub weight: u32,
-    /// Whose session it is, if the caller said so.
-    pub owner: Option<&'a [u8]>,
-    /// How many live sessions of this owner there may be with it, if that is limited; 1 or more,
-    /// and only with an owner.
-    pub max_per_owner: Option<u64>,
-    /// Whether one of the owner's sessions may end for it. Only with a limit for the owner.
-    pub takeover: bool,
+    /// What it asks for beyond a seat.
+    pub claim: Claim<'a>,
     /// Whether it asks for a token.
     pub with_token: bool,
     /// Whether its client is to be blocked until a seat is free, if that is possible.
@@ -195,23 +188,10 @@ impl<'a> AcquireRequest<'a> {
             seats,
             lease: None,
             ticket_ms: None,
-            weight: 1,
-            owner: None,
-            max_per_owner: None,
-            takeover: false,
+            claim: Claim::PLAIN,
             with_token: false,
             blocks: false,
             longest_queue: 0,
-        }
-    }
-
-    /// What it asks for beyond a seat.
-    pub fn claim(&self) -> Claim<'a> {
-        Claim {
-            owner: self.owner,
-            max_per_owner: self.max_per_owner,
-            takeover: self.takeover,
-            weight: self.weight,
         }
     }
 }
@@ -510,7 +490,7 @@ impl<'h, H: Host> Machine<'h, H> {
                 };
             }
             if let Some(predecessor) = verdict.granted() {
-                match self.to_reclaim(session, seats, &request.claim(), predecessor, H::BATCH) {
+                match self.to_reclaim(session, seats, &request.claim, predecessor, H::BATCH) {
                     Some(expired) => {
                         let way = Way {
                             expired,
@@ -540,7 +520,7 @@ impl<'h, H: Host> Machine<'h, H> {
     /// What a call of a session that holds no seat comes to, by its owner's limit and by the seats.
     /// It depends on nothing else, and changes nothing.
     fn judge(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
-        if request.max_per_owner.is_some() {
+        if request.claim.max_per_owner.is_some() {
             self.judge_limited(request, arrival)
         } else if self.is_turn_of(request, arrival) {
             Verdict::InTurn
@@ -550,14 +530,14 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     fn is_turn_of(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> bool {
-        let AcquireRequest { seats, weight, .. } = *request;
+        let (seats, weight) = (request.seats, request.claim.weight);
         !self.now.holds_grants && self.queue().is_turn_of(seats, weight, arrival)
     }
 
     #[inline(never)]
     fn judge_limited(&self, request: &AcquireRequest<'_>, arrival: Option<u64>) -> Verdict {
         // Without an owner there is nothing to limit.
-        let (held, max) = self.held(&request.claim()).unwrap_or((0, u64::MAX));
+        let (held, max) = self.held(&request.claim).unwrap_or((0, u64::MAX));
         if held < max && self.is_turn_of(request, arrival) {
             return Verdict::InTurn;
         }
@@ -578,9 +558,9 @@ impl<'h, H: Host> Machine<'h, H> {
         arrival: Option<u64>,
         held: u64,
     ) -> Option<Verdict> {
-        let slot = self.predecessor(&request.claim(), held)?;
+        let slot = self.predecessor(&request.claim, held)?;
         let freed = self.host.pool().weight_at(slot);
-        let AcquireRequest { seats, weight, .. } = *request;
+        let (seats, weight) = (request.seats, request.claim.weight);
         let is_turn = (self.queue()).is_turn_of_successor(seats, weight, arrival, freed)?;
         Some(if is_turn && !self.now.holds_grants {
             Verdict::TakesOver {
@@ -627,7 +607,7 @@ impl<'h, H: Host> Machine<'h, H> {
             ..
         } = *request;
         self.deny_client(session);
-        let claim = request.claim();
+        let claim = request.claim;
         let replaced = self.make_way(way);
         let granted = self.commit_grant(
             session, seats, metadata, lease, &claim, with_token, replaced,
@@ -739,7 +719,7 @@ impl<'h, H: Host> Machine<'h, H> {
                         seats,
                         arrival,
                         ticket,
-                        claim: request.claim(),
+                        claim: request.claim,
                     }));
                 }
             }
@@ -752,7 +732,7 @@ impl<'h, H: Host> Machine<'h, H> {
                 lease_ms: request.lease.map(|lease| lease.length_ms),
                 ticket_ms: request.ticket_ms,
                 since_ms,
-                claim: request.claim().kept(),
+                claim: request.claim.kept(),
                 with_token: request.with_token,
             };
             let (pool, blocked) = self.host.pool_and_blocked();
@@ -764,7 +744,7 @@ impl<'h, H: Host> Machine<'h, H> {
             return Ok(Acquired::Blocked(client));
         }
         let position = self.queue().position(session);
-        let limit = self.limit_reached(&request.claim());
+        let limit = self.limit_reached(&request.claim);
         if let Some((held, max)) = limit.filter(|_| position.is_none()) {
             // Those who were served have made it its turn, and are of its owner.
             self.host.count_denial();

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use seat_pool::{
-    AcquireRequest, Acquired, BlockedQueue, Conditions, Effect, Freed, Granted, Host, Lease,
+    AcquireRequest, Acquired, BlockedQueue, Claim, Conditions, Effect, Freed, Granted, Host, Lease,
     Machine, Metadata, Moment, Notice, Outcome, Pool, Waiter,
 };
 
@@ -95,17 +95,24 @@ fn request(session: &[u8], seats: u32) -> AcquireRequest<'_> {
 
 fn owned(session: &[u8], seats: u32) -> AcquireRequest<'_> {
     AcquireRequest {
-        owner: Some(OWNER),
-        max_per_owner: Some(SESSIONS.into()),
+        claim: Claim {
+            owner: Some(OWNER),
+            max_per_owner: Some(SESSIONS.into()),
+            ..Claim::PLAIN
+        },
         ..request(session, seats)
     }
 }
 
 fn taking_over(session: &[u8], max: u32) -> AcquireRequest<'_> {
+    let request = owned(session, 2 * SESSIONS);
     AcquireRequest {
-        max_per_owner: Some(max.into()),
-        takeover: true,
-        ..owned(session, 2 * SESSIONS)
+        claim: Claim {
+            max_per_owner: Some(max.into()),
+            takeover: true,
+            ..request.claim
+        },
+        ..request
     }
 }
 
@@ -227,7 +234,10 @@ fn a_lowered_limit_reclaims_a_batch_at_most_for_one_grant() {
 fn a_heavy_session_reclaims_a_batch_at_most_for_its_grant() {
     let mut world = World::filled(|id| request(id, SESSIONS));
     let heavy = AcquireRequest {
-        weight: SESSIONS / 2,
+        claim: Claim {
+            weight: SESSIONS / 2,
+            ..Claim::PLAIN
+        },
         ..request(b"bob", SESSIONS)
     };
     let took = world.quickest_denial(&heavy);

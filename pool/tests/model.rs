@@ -429,10 +429,7 @@ impl World {
                 let verdict = self.judge(seats, claim);
                 let request = AcquireRequest {
                     lease,
-                    weight: claim.weight,
-                    owner: claim.owner,
-                    max_per_owner: claim.max_per_owner,
-                    takeover: claim.takeover,
+                    claim,
                     with_token,
                     ..AcquireRequest::plain(&id, seats)
                 };

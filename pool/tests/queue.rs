@@ -1245,10 +1245,7 @@ impl Key<'_> {
         let request = AcquireRequest {
             lease: call.lease_ms.map(lease),
             ticket_ms: call.ticket_ms,
-            weight: call.claim.weight,
-            owner: call.claim.owner,
-            max_per_owner: call.claim.max_per_owner,
-            takeover: call.claim.takeover,
+            claim: call.claim,
             with_token: call.with_token,
             blocks: call.blocks,
             longest_queue: call.longest_queue,

@@ -47,14 +47,11 @@ impl Command for Acquire {
         if options.with_token && !queue::has_token_left() {
             return Err(Error::NoTokenLeft);
         }
-        let (claim, asked) = (options.claim(), options.asked());
+        let asked = options.asked();
         let request = AcquireRequest {
             lease: options.lease(call.moment.now_ms)?,
             ticket_ms: options.ticket_ms,
-            weight: claim.weight,
-            owner: claim.owner,
-            max_per_owner: claim.max_per_owner,
-            takeover: claim.takeover,
+            claim: options.claim(),
             with_token: asked.token,
             blocks: options.block_ms.is_some() && may_block(ctx),
             longest_queue: config::MAX_QUEUE_LENGTH.get(),
