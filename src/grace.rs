@@ -175,7 +175,7 @@ pub(crate) fn is_on() -> bool {
 pub(crate) fn moment(ctx: Ctx<'_>) -> Moment {
     let now_ms = ctx.now_ms();
     if now_ms > AWAKE_UNTIL_MS.load(Relaxed) {
-        find_gap(ctx, now_ms);
+        find_gap(ctx, now_ms, uptime_ms());
     }
     let moment = Moment::with_floor(now_ms, FLOOR_MS.load(Relaxed));
     if now_ms < HELD_UNTIL_MS.load(Relaxed) && now_ms < hold_end_ms(ctx.selected_database()) {
@@ -204,7 +204,7 @@ fn update<T>(change: impl FnOnce(&mut State) -> T) -> T {
 
 /// Raises the floor if the event loop was away, or if the server refused writes when last asked.
 /// Returns for how long it was away.
-fn find_gap(ctx: Ctx<'_>, now_ms: i64) -> Option<i64> {
+fn find_gap(ctx: Ctx<'_>, now_ms: i64, uptime_ms: i64) -> Option<i64> {
     let grace_ms = LEASE_GRACE.get_ms();
     if grace_ms == 0 || ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE) {
         return None;
@@ -213,7 +213,7 @@ fn find_gap(ctx: Ctx<'_>, now_ms: i64) -> Option<i64> {
         if state.refuses {
             state.floor.raise(now_ms, grace_ms);
         }
-        let away_ms = state.signs.away_ms(uptime_ms())?;
+        let away_ms = state.signs.away_ms(uptime_ms)?;
         state.floor.raise(now_ms, away_ms.min(grace_ms));
         Some(away_ms)
     })
@@ -222,8 +222,9 @@ fn find_gap(ctx: Ctx<'_>, now_ms: i64) -> Option<i64> {
 /// A turn of the server's cron, which runs `hz` times a second. `on_early_end` runs if a hold ends
 /// earlier than it was meant to.
 pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int, on_early_end: impl FnOnce()) {
-    let now_ms = ctx.now_ms();
-    let away_ms = find_gap(ctx, now_ms);
+    // Asked once: a gap within this very turn is one between this sign of life and the next.
+    let (now_ms, uptime_ms) = (ctx.now_ms(), uptime_ms());
+    let away_ms = find_gap(ctx, now_ms, uptime_ms);
     let hold_ms = GRANT_HOLD.get_ms();
     let ends_earlier = update(|state| {
         state.floor.follow(now_ms);
@@ -248,7 +249,7 @@ pub(crate) fn on_cron(ctx: Ctx<'_>, hz: c_int, on_early_end: impl FnOnce()) {
     note_write_refusal(ctx, refuses);
     update(|state| {
         state.signs = Signs {
-            last_ms: uptime_ms(),
+            last_ms: uptime_ms,
             interval_ms: i64::from(1000 / hz.clamp(1, 1000)),
         };
         let calm_ms = state.signs.interval_ms + SHORT_MS;
