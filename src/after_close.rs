@@ -1,5 +1,6 @@
 //! What is left to do once a key is closed.
 
+use crate::feed::News;
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::notifications::Events;
 use crate::queue::{self, WaiterId};
@@ -15,6 +16,7 @@ pub(crate) struct AfterClose {
 #[derive(Default)]
 struct Rarities {
     removed: Vec<OwnedStr>,
+    feed: Vec<News>,
     wakes: Vec<WaiterId>,
 }
 
@@ -29,6 +31,14 @@ impl AfterClose {
         self.rarities.get_or_insert_default().removed.push(key);
     }
 
+    /// Publishes what was appended to a feed.
+    pub(crate) fn publish_feed(&mut self, news: impl IntoIterator<Item = News>) {
+        let mut news = news.into_iter().peekable();
+        if news.peek().is_some() {
+            self.rarities.get_or_insert_default().feed.extend(news);
+        }
+    }
+
     /// Wakes a blocked client, whose answer is decided.
     pub(crate) fn wake(&mut self, waiter: WaiterId) {
         self.rarities.get_or_insert_default().wakes.push(waiter);
@@ -40,6 +50,9 @@ impl AfterClose {
         if let Some(rarities) = self.rarities {
             for key in &rarities.removed {
                 ctx.notify_del(key.get());
+            }
+            for news in &rarities.feed {
+                news.publish(ctx);
             }
             // Last, since up to 7.0 the callbacks of those who are woken run at once.
             queue::unblock(&rarities.wakes);

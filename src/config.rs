@@ -8,7 +8,7 @@ use std::sync::{OnceLock, RwLock};
 use redis_module::raw;
 use seat_pool::{MAX_METADATA_BYTES, MAX_SESSION_BYTES};
 
-use crate::ffi::{Args, Ctx, ServerEvent, TextSetting};
+use crate::ffi::{Args, Ctx, OwnedStr, ServerEvent, TextSetting};
 use crate::sha::{Sha, sha_of_hex};
 
 /// The longest metadata that a caller may send, in bytes.
@@ -60,6 +60,33 @@ pub(crate) static GRANT_HOLD: Number = Number {
     value: AtomicI64::new(0),
 };
 
+/// How many entries of the feed are kept.
+pub(crate) static FEED_MAXLEN: Number = Number {
+    name: c"feed-maxlen",
+    least: 1,
+    most: 1 << 40,
+    value: AtomicI64::new(1_000_000),
+};
+
+/// How many entries of the denial feed are kept.
+pub(crate) static DENIAL_FEED_MAXLEN: Number = Number {
+    name: c"denial-feed-maxlen",
+    least: 1,
+    most: 1 << 40,
+    value: AtomicI64::new(100_000),
+};
+
+/// Whether the entries of grants have the sessions' metadata.
+pub(crate) static FEED_METADATA: Switch = Switch {
+    name: c"feed-metadata",
+    value: AtomicBool::new(false),
+};
+
+/// The stream to which every change of a pool is appended.
+pub(crate) static FEED: StreamName = StreamName::new(c"feed");
+/// The stream to which refusals are appended.
+pub(crate) static DENIAL_FEED: StreamName = StreamName::new(c"denial-feed");
+
 /// Whether clients may send internal commands, to pipe an AOF by hand.
 pub(crate) static ALLOW_EFFECTS: Switch = Switch {
     name: c"allow-effects",
@@ -85,15 +112,18 @@ pub(crate) static RELEASE_SHA: ShaList = ShaList::new(c"release-sha");
 /// The scripts that are carried out as HEARTBEAT.
 pub(crate) static HEARTBEAT_SHA: ShaList = ShaList::new(c"heartbeat-sha");
 
-static NUMBERS: [&Number; 6] = [
+static NUMBERS: [&Number; 8] = [
     &MAX_METADATA,
     &MAX_SESSION,
     &MAX_QUEUE_LENGTH,
     &MAX_QUEUE_MS,
     &LEASE_GRACE,
     &GRANT_HOLD,
+    &FEED_MAXLEN,
+    &DENIAL_FEED_MAXLEN,
 ];
-static SWITCHES: [&Switch; 3] = [&ALLOW_EFFECTS, &SCRIPT_KEYS, &SCRIPT_VIEW];
+static SWITCHES: [&Switch; 4] = [&ALLOW_EFFECTS, &SCRIPT_KEYS, &SCRIPT_VIEW, &FEED_METADATA];
+static STREAMS: [&StreamName; 2] = [&FEED, &DENIAL_FEED];
 static LISTS: [&ShaList; 3] = [&ACQUIRE_SHA, &RELEASE_SHA, &HEARTBEAT_SHA];
 
 /// Whether one of [`LISTS`] was set since [`warn_of_missing_lists`].
@@ -199,10 +229,74 @@ impl ShaList {
     }
 }
 
+/// Whether the server is a node of a cluster.
+static IS_IN_CLUSTER: AtomicBool = AtomicBool::new(false);
+
+/// A setting with the name of a stream; empty is off.
+pub(crate) struct StreamName {
+    name: &'static CStr,
+    is_on: AtomicBool,
+    value: RwLock<String>,
+}
+
+impl StreamName {
+    const fn new(name: &'static CStr) -> StreamName {
+        StreamName {
+            name,
+            is_on: AtomicBool::new(false),
+            value: RwLock::new(String::new()),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// The name of the stream, if there is one.
+    pub(crate) fn get(&self) -> Option<OwnedStr> {
+        self.is_on()
+            .then(|| self.read(|name| OwnedStr::new(name.as_bytes())))
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&str) -> T) -> T {
+        look(
+            &self
+                .value
+                .read()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        )
+    }
+
+    /// A cluster keeps a stream in one slot and the pools in others, so that the two would part
+    /// when slots move.
+    fn set(&self, value: &str) -> Result<(), String> {
+        let is_on = !value.is_empty();
+        if is_on && IS_IN_CLUSTER.load(Relaxed) {
+            return Err(
+                "must be empty in a cluster: a stream is in one slot, its pools are in others"
+                    .into(),
+            );
+        }
+        let mut others = STREAMS.iter().filter(|other| other.name != self.name);
+        if is_on && others.any(|other| other.read(|name| name == value)) {
+            return Err("must not be the stream of the other feed".into());
+        }
+        value.clone_into(
+            &mut self
+                .value
+                .write()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        );
+        self.is_on.store(is_on, Relaxed);
+        Ok(())
+    }
+}
+
 /// Takes the arguments of `loadmodule`, which become the defaults, and registers the settings where
 /// the server has such. `on_change` runs whenever a setting may have changed.
 pub(crate) fn init(ctx: Ctx<'_>, args: Args<'_>, on_change: fn()) -> Result<(), String> {
     ON_CHANGE.get_or_init(|| on_change);
+    IS_IN_CLUSTER.store(ctx.is_in_cluster(), Relaxed);
     let mut args = args.iter();
     while let Some(name) = args.next() {
         let name = String::from_utf8_lossy(name.bytes()).to_ascii_lowercase();
@@ -234,6 +328,9 @@ fn set(name: &str, value: &str) -> Result<(), String> {
     } else if let Some(list) = LISTS.iter().find(|list| is_named(list.name)) {
         let refused = |error| format!("argument {name} of loadmodule {error}");
         list.set(value).map_err(refused)?;
+    } else if let Some(stream) = STREAMS.iter().find(|stream| is_named(stream.name)) {
+        let refused = |error| format!("argument {name} of loadmodule {error}");
+        stream.set(value).map_err(refused)?;
     } else {
         return Err(format!("loadmodule has no argument {name}"));
     }
@@ -264,6 +361,9 @@ fn register(ctx: Ctx<'_>) -> Result<(), String> {
     for list in LISTS {
         taken(list.name, ctx.add_text(list.name, list))?;
     }
+    for stream in STREAMS {
+        taken(stream.name, ctx.add_text(stream.name, stream))?;
+    }
     if !ctx.load_settings() {
         return Err("the configuration has a bad seat.* setting".into());
     }
@@ -273,6 +373,18 @@ fn register(ctx: Ctx<'_>) -> Result<(), String> {
 impl TextSetting for ShaList {
     fn text(&self) -> String {
         self.describe()
+    }
+
+    fn set_text(&self, text: &str) -> Result<(), String> {
+        self.set(text)?;
+        changed();
+        Ok(())
+    }
+}
+
+impl TextSetting for StreamName {
+    fn text(&self) -> String {
+        self.read(str::to_owned)
     }
 
     fn set_text(&self, text: &str) -> Result<(), String> {
@@ -324,7 +436,10 @@ pub(crate) fn describe() -> String {
         let count = list.read(Vec::len);
         (list.name, format!("({count})"))
     });
-    let all = numbers.chain(switches).chain(lists);
+    let streams = STREAMS
+        .iter()
+        .map(|stream| (stream.name, format!("{:?}", stream.text())));
+    let all = numbers.chain(switches).chain(lists).chain(streams);
     all.map(|(name, value)| format!("{} {value}", name.to_string_lossy()))
         .collect::<Vec<_>>()
         .join(", ")

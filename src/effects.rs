@@ -17,24 +17,39 @@ use seat_pool::{
 
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Io, OwnedStr, Str};
+use crate::text::{CallerText, Sent};
 
 const ABSENT: &[u8] = b"-";
 
-/// The arguments of the command that is carried out which its effects may pass on, rather than
-/// copy, where they say the same.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct CallerText<'a> {
-    pub(crate) session: Option<Str<'a>>,
-    pub(crate) metadata: Option<Str<'a>>,
-    pub(crate) owner: Option<Str<'a>>,
-}
-
 /// Sends an effect to the AOF and the replicas in place of the command that caused it. Also when
 /// nobody listens: the server's save points and its backlog depend on it.
-pub(crate) fn replicate(ctx: Ctx<'_>, key: Str<'_>, effect: &Effect<'_>, caller: CallerText<'_>) {
+///
+/// The feed's entries of what it does travel in it, as the arguments that [`crate::feed`] made of
+/// them. They come first: each begins with a digit, which no kind does.
+pub(crate) fn replicate(
+    ctx: Ctx<'_>,
+    key: Str<'_>,
+    entries: &[OwnedStr],
+    effect: &Effect<'_>,
+    caller: CallerText<'_>,
+) {
     with_arguments(key, effect, caller, |arguments| {
-        ctx.replicate(NAME, arguments);
+        match (entries, arguments) {
+            ([], _) | (_, []) => ctx.replicate(NAME, arguments),
+            (_, [key, change @ ..]) => {
+                let mut all = Vec::with_capacity(arguments.len() + entries.len());
+                all.push(*key);
+                all.extend(entries.iter().map(OwnedStr::get));
+                all.extend(change);
+                ctx.replicate(NAME, &all);
+            }
+        }
     });
+}
+
+/// Sends an entry of the feed that no effect goes with.
+pub(crate) fn replicate_entry(ctx: Ctx<'_>, key: Str<'_>, entry: Str<'_>) {
+    ctx.replicate(NAME, &[key, entry]);
 }
 
 /// Writes an effect to an AOF that is being rewritten.
@@ -196,29 +211,6 @@ fn send_with_owner<const N: usize>(
     }
 }
 
-/// Bytes on their way into the stream.
-enum Sent<'a> {
-    /// They are an argument of the command that is carried out.
-    Argument(Str<'a>),
-    Copied(OwnedStr),
-}
-
-impl<'a> Sent<'a> {
-    fn of(bytes: &[u8], argument: Option<Str<'a>>) -> Sent<'a> {
-        match argument.filter(|argument| argument.bytes() == bytes) {
-            Some(argument) => Sent::Argument(argument),
-            None => Sent::Copied(OwnedStr::new(bytes)),
-        }
-    }
-
-    fn get(&self) -> Str<'_> {
-        match self {
-            Sent::Argument(argument) => *argument,
-            Sent::Copied(copy) => copy.get(),
-        }
-    }
-}
-
 /// Numbers as they are written, with spaces between them.
 struct NumbersWritten {
     text: [u8; MAX_NUMBERS_BYTES],
@@ -266,12 +258,31 @@ impl NumbersWritten {
     }
 }
 
-/// Reads an effect back from the arguments of a `SEAT.EFFECT`: the name, the key, the kind and what
-/// belongs to the kind. It is held to what a pool can store, since a client may be allowed to send
-/// it.
-pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Effect<'a>, Error> {
-    let mut fields = Fields { args, next: 3 };
-    let kind = args.get(2).ok_or(Error::Arity)?;
+/// What a `SEAT.EFFECT` says.
+pub(crate) struct Parsed<'a> {
+    /// Entries of the feed.
+    pub(crate) entries: Vec<Str<'a>>,
+    /// What is changed; absent only where there are entries.
+    pub(crate) effect: Option<Effect<'a>>,
+}
+
+/// Reads a `SEAT.EFFECT` back from its arguments: the name, the key, entries of the feed, the kind
+/// and what belongs to the kind. The effect is held to what a pool can store, since a client may be
+/// allowed to send it.
+pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Parsed<'a>, Error> {
+    let is_entry = |argument: &Str<'_>| argument.bytes().first().is_some_and(u8::is_ascii_digit);
+    let entries: Vec<Str<'a>> = args.iter().skip(2).take_while(is_entry).collect();
+    let kind = 2 + entries.len();
+    let effect = match args.get(kind) {
+        None if !entries.is_empty() => None,
+        None => return Err(Error::Arity),
+        Some(word) => Some(parse_effect(args, word, kind + 1)?),
+    };
+    Ok(Parsed { entries, effect })
+}
+
+fn parse_effect<'a>(args: Args<'a>, kind: Str<'a>, next: usize) -> Result<Effect<'a>, Error> {
+    let mut fields = Fields { args, next };
     let effect = if kind.is_word("GRANT") {
         Effect::Grant(fields.grant()?)
     } else if kind.is_word("IMPORT") {

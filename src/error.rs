@@ -67,6 +67,11 @@ pub(crate) enum Error {
     EffectFromClient,
     /// An internal command whose arguments make no sense; says which.
     MalformedEffect(&'static str),
+    /// A stream has reached the last of all ids. Nobody is answered so.
+    StreamFull,
+    /// A stream has higher ids than an entry that has come from a primary or an AOF. Nobody is
+    /// answered so.
+    EntryIdTooLow,
     /// A defect of the module.
     Internal,
 }
@@ -125,6 +130,8 @@ impl fmt::Display for Error {
                 "ERR SEAT.EFFECT is internal to replication and the AOF; set seat.allow-effects to pipe an AOF by hand",
             ),
             Self::MalformedEffect(what) => write!(f, "ERR malformed effect: {what}"),
+            Self::StreamFull => f.write_str("ERR the stream has reached the last of all ids"),
+            Self::EntryIdTooLow => f.write_str("ERR the stream has entries with higher ids"),
             Self::Internal => f.write_str(
                 "ERR internal error of the seat module, see the server's log; please report it",
             ),

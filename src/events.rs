@@ -52,7 +52,7 @@ use redis_module::raw;
 use crate::data_sets::{Second, is_second_loading, set_second_loading};
 use crate::ffi::{Ctx, OwnedStr, ServerEvent, Str, guard};
 use crate::pool_key::PoolKey;
-use crate::{arrivals, deadlines, grace, migration, queue, server, stats, timer};
+use crate::{arrivals, deadlines, feed, grace, migration, queue, server, stats, timer};
 
 thread_local! {
     /// Whether the server has reported a key in another database than 0 since the load of a second
@@ -90,6 +90,7 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
         }
     } else if arrivals::may_be_pool(event.to_bytes()) {
         guard("a keyspace event", || {
+            feed::heard(ctx.selected_database(), key.bytes());
             // The key may be an object on the server's stack, which 6.2 cannot open.
             let name = OwnedStr::new(key.bytes());
             let moment = grace::moment(ctx);
@@ -100,12 +101,33 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
                 return;
             };
             queue::pool_arrived(key.value(), key.database, name.get().bytes());
+            if key.exists() {
+                let address_of = |other: &[u8]| {
+                    let name = OwnedStr::new(other);
+                    let key = PoolKey::look(ctx, name.get(), moment).ok()?;
+                    Some(key.value())
+                };
+                let (value, database) = (key.value(), key.database);
+                feed::arrived(
+                    ctx,
+                    event.to_bytes(),
+                    value,
+                    database,
+                    key.name.bytes(),
+                    address_of,
+                );
+            }
             if let Some(deadline_ms) = key.pool().earliest_deadline_ms(moment) {
                 key.note(deadline_ms);
             }
             drop(key);
             queue::schedule_check(ctx, name.get().bytes());
+            if feed::has_pending() {
+                deadlines::run_soon(ctx);
+            }
         });
+    } else {
+        feed::heard(ctx.selected_database(), key.bytes());
     }
     server::restore_client_database(ctx, event, !migration::is_subscribed_to_keys());
 }
@@ -120,17 +142,20 @@ fn on_server_event(ctx: Ctx<'_>, event: ServerEvent) {
         ServerEvent::Demoted => {
             grace::on_demotion();
             queue::forget_what_to_write();
+            feed::forget();
         }
         ServerEvent::Flushed(database) => {
             grace::on_flush(ctx, database);
             deadlines::flushed(database);
             migration::flushed(database);
+            feed::flushed(database);
             queue::schedule_checks(ctx, |other| database == -1 || other == database);
         }
         ServerEvent::DatabasesSwapped(one, other) => {
             grace::databases_swapped(one, other);
             deadlines::databases_swapped(one, other);
             queue::databases_swapped(one, other);
+            feed::databases_swapped(one, other);
             migration::databases_swapped(ctx, one, other);
             queue::schedule_checks(ctx, |database| database == one || database == other);
         }

@@ -15,6 +15,7 @@ mod deadlines;
 mod effects;
 mod error;
 mod events;
+mod feed;
 mod ffi;
 mod grace;
 mod lazy_free;
@@ -30,6 +31,7 @@ mod server;
 mod sha;
 mod slot;
 mod stats;
+mod text;
 mod timer;
 
 use std::ffi::{CStr, c_int};

@@ -1,5 +1,7 @@
 //! The one way to a pool: opens the key, checks its type, lends the pool and commits effects to it.
 
+mod entries;
+
 use std::ffi::c_int;
 use std::sync::{Arc, LazyLock};
 
@@ -8,9 +10,11 @@ use seat_pool::{
     Outcome, Pool, Queue, Waiter,
 };
 
+pub(crate) use self::entries::Denial;
 use crate::after_close::AfterClose;
-use crate::effects::{self, CallerText};
+use crate::effects;
 use crate::error::Error;
+use crate::feed::{Change, Event};
 use crate::ffi::{Ctx, Mode, OpenKey, OwnedStr, Str};
 use crate::migration::InvalidEntries;
 use crate::notifications::Events;
@@ -18,7 +22,8 @@ use crate::pool_type::POOL_TYPE;
 use crate::queue::{self, BlockClient, WaiterId};
 use crate::replies::Asked;
 use crate::stats::{self, Total};
-use crate::{deadlines, grace};
+use crate::text::CallerText;
+use crate::{deadlines, feed, grace};
 
 /// How often to look whether the legacy keys still stand in the way of those who wait.
 const LEGACY_CHECK_MS: i64 = 1000;
@@ -36,13 +41,22 @@ pub(crate) struct PoolKey<'a> {
     /// this one.
     pub(crate) moment: Moment,
     key: OpenKey<Pool>,
+    mode: Mode,
     /// The clients that are blocked at this name, if any.
     blocked: Option<Box<BlockedQueue<WaiterId>>>,
     /// What the command for which it is open brings along, if it is one.
     caller: Caller<'a>,
     /// Absent where nobody else holds seats, which is mostly so: an open key is moved around.
     others: Option<Box<OtherHolders>>,
+    /// The blocked client that is being served, if it is to be known.
+    served: Option<Box<Served>>,
     after: AfterClose,
+}
+
+/// A blocked client that is being served.
+struct Served {
+    connection: u64,
+    since_ms: i64,
 }
 
 /// What a command brings along.
@@ -96,9 +110,11 @@ impl<'a> PoolKey<'a> {
             database,
             moment,
             key,
+            mode,
             blocked: None,
             caller: Caller::default(),
             others: None,
+            served: None,
             after: AfterClose::default(),
         };
         key.key.find(&POOL_TYPE)?;
@@ -122,10 +138,10 @@ impl<'a> PoolKey<'a> {
         for session in &waiting {
             let waiter = self.pool_and_blocked().1.remove(session);
             let Some(waiter) = waiter else { continue };
-            self.answer(waiter, queue::Outcome::Failed(Error::NoTokenLeft));
             if !self.pool().has_ticket(session) {
-                self.notice(Notice::Left);
+                self.notice(Notice::Left(waiter.wait()));
             }
+            self.answer(waiter, queue::Outcome::Failed(Error::NoTokenLeft));
         }
         // It may be the turn of others.
         self.note(self.moment.now_ms);
@@ -236,10 +252,12 @@ impl<'a> PoolKey<'a> {
 
     /// Removes the pool with all that is in it, here and on whoever follows.
     pub(crate) fn remove(mut self) {
-        if self.key.unlink() {
+        let used = self.used();
+        if feed::without_drop(|| self.key.unlink()) {
             self.ctx.replicate(c"UNLINK", &[self.name]);
             self.ctx.signal_modified(self.name);
             self.after.publish(Events::DEL);
+            self.write_export(used);
         }
     }
 
@@ -249,8 +267,8 @@ impl<'a> PoolKey<'a> {
         self.after.publish_del_of(OwnedStr::new(other.bytes()));
     }
 
-    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is sent on as it
-    /// came. Returns whether it met what it changes.
+    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is to be sent on as
+    /// it came. Returns whether it met what it changes.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
         if self.apply(effect) == Applied::Missed {
             return false;
@@ -260,7 +278,6 @@ impl<'a> PoolKey<'a> {
             // others.
             self.machine().pool_changed();
         }
-        self.ctx.replicate_verbatim();
         true
     }
 
@@ -377,6 +394,12 @@ impl Host for PoolKey<'_> {
     }
 
     fn commit(&mut self, effect: &Effect<'_>) {
+        let change = if feed::is_on(self.ctx) {
+            self.write_pending();
+            Change::of(effect, self.pool(), self.moment.now_ms)
+        } else {
+            None
+        };
         match self.apply(effect) {
             Applied::Missed => return,
             Applied::Done => {}
@@ -387,14 +410,30 @@ impl Host for PoolKey<'_> {
         if let Some(total) = total_of(effect) {
             total.add();
         }
-        effects::replicate(self.ctx, self.name, effect, self.caller.text);
+        let entries = match change {
+            Some(change) => self.write_entries(change, effect),
+            None => Vec::new(),
+        };
+        effects::replicate(self.ctx, self.name, &entries, effect, self.caller.text);
     }
 
     fn confirm(&mut self, session: &[u8]) {
         queue::confirm(self.value(), session);
     }
 
+    fn serving(&mut self, waiter: &Waiter<WaiterId>) {
+        if feed::is_on(self.ctx) {
+            self.served = queue::connection_of(waiter.client).map(|connection| {
+                Box::new(Served {
+                    connection,
+                    since_ms: waiter.request.since_ms,
+                })
+            });
+        }
+    }
+
     fn wake(&mut self, waiter: Waiter<WaiterId>, outcome: Outcome) {
+        self.served = None;
         let outcome = match outcome {
             Outcome::Granted(granted) => {
                 queue::granted(self.database, self.name.bytes(), self.value(), &waiter);
@@ -414,18 +453,27 @@ impl Host for PoolKey<'_> {
         self.answer(waiter, outcome);
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: Notice<'_>) {
         let (event, total) = match notice {
-            Notice::Joined => (Events::QUEUED, &stats::QUEUED),
-            Notice::Left => (Events::LEFT, &stats::LEFT),
+            Notice::Joined(_) => (Events::QUEUED, &stats::QUEUED),
+            Notice::Left(_) => (Events::LEFT, &stats::LEFT),
             Notice::Served => (Events::GRANTED, &stats::GRANTED),
-            Notice::OwnerLimit => {
-                self.notice(Notice::Left);
+            Notice::OwnerLimit(_) => {
+                self.after.publish(Events::LEFT);
+                stats::LEFT.add();
                 (Events::OWNER_LIMIT, &stats::OWNER_LIMIT)
             }
         };
         self.after.publish(event);
         total.add();
+        if feed::is_on(self.ctx) {
+            match notice {
+                Notice::Joined(wait) => self.write_wait(Event::Queued, wait),
+                Notice::Left(wait) => self.write_wait(Event::Left, wait),
+                Notice::OwnerLimit(wait) => self.write_wait(Event::OwnerLimit, wait),
+                Notice::Served => {}
+            }
+        }
     }
 
     fn schedule(&mut self, at_ms: i64) {

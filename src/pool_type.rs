@@ -8,7 +8,7 @@ use seat_pool::{Claim, DecodeError, Decoder, Holder, Moment, Pool};
 use crate::data_sets::is_second_loading;
 use crate::effects::emit_to_aof;
 use crate::ffi::{DataType, Digest, Io, OwnedStr, Str, Value, with_module_context};
-use crate::{arrivals, deadlines, queue, server, stats};
+use crate::{arrivals, deadlines, feed, queue, server, stats};
 
 /// The version of the RDB encoding that is written. The layout within has a version of its own,
 /// `seat_pool`'s.
@@ -100,7 +100,8 @@ impl Value for Pool {
         self.allocations().max(1)
     }
 
-    fn copied(&self, database: Option<c_int>) -> Pool {
+    fn copied(&self, key: Str<'_>, database: Option<c_int>) -> Pool {
+        feed::copying(address(self), key.bytes());
         if let Some(database) = database {
             server::copies_from(database);
         }
@@ -125,6 +126,9 @@ impl Value for Pool {
         queue::value_left(address(self));
         if !self.is_empty() {
             queue::value_deleted(address(self), key);
+            if feed::unlinked(address(self), key, database) {
+                with_module_context(deadlines::run_soon);
+            }
         }
         with_module_context(|ctx| queue::schedule_check(ctx, key));
     }

@@ -70,6 +70,12 @@ pub(crate) static SCRIPT_READS: Total = Total::new("script_reads");
 /// node has diverged.
 pub(crate) static IGNORED_EFFECTS: Total = Total::new("ignored_effects");
 
+/// Entries appended to the feeds, on every node alike.
+pub(crate) static FEED_ENTRIES: Total = Total::new("feed_entries");
+/// Entries that could not be appended, since there was no stream at the name, or one that could not
+/// take them.
+pub(crate) static FEED_ERRORS: Total = Total::new("feed_errors");
+
 /// A number of the present moment.
 pub(crate) struct Gauge {
     name: &'static str,
@@ -157,7 +163,7 @@ pub(crate) fn follow(second: Second) {
     TICKETS_NOT_SHOWN.store(not_shown, Relaxed);
 }
 
-static ALL: [&Total; 17] = [
+static ALL: [&Total; 19] = [
     &ACQUIRED,
     &ALREADY_ACTIVE,
     &DENIED,
@@ -175,6 +181,8 @@ static ALL: [&Total; 17] = [
     &SCRIPT_CALLS,
     &SCRIPT_READS,
     &IGNORED_EFFECTS,
+    &FEED_ENTRIES,
+    &FEED_ERRORS,
 ];
 
 /// Has INFO show the totals, in a section of the module's name.

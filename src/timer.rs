@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
-use crate::{grace, queue, server};
+use crate::{feed, grace, queue, server};
 
 /// How long one tick may hold up the event loop. A tick that ends early goes on at the next turn of
 /// the loop.
@@ -35,7 +35,7 @@ pub(crate) fn register() {
 /// Does nothing on a replica.
 pub(crate) fn start(ctx: Ctx<'_>) {
     deadlines::arm(ctx);
-    if queue::has_deferred() {
+    if queue::has_deferred() || feed::has_pending() {
         deadlines::run_soon(ctx);
     }
 }
@@ -59,9 +59,29 @@ fn tick(ctx: Ctx<'_>) {
     }
     let begun = Instant::now();
     let out_of_time = || begun.elapsed() >= TICK_BUDGET;
+    write_feed(ctx);
     queue::run_deferred(ctx, out_of_time);
     expire_due(ctx, out_of_time);
     start(ctx);
+}
+
+/// Writes what was put off for the feeds.
+fn write_feed(ctx: Ctx<'_>) {
+    if !feed::has_pending() {
+        return;
+    }
+    let all = (0..).take_while(|&database| ctx.select_database(database));
+    for database in feed::databases_with_pending(all.filter(|_| feed::has_stream(ctx))) {
+        ctx.select_database(database);
+        let moment = grace::moment(ctx);
+        let news = feed::write_pending(ctx, database, |pool| {
+            let name = OwnedStr::new(pool);
+            PoolKey::look(ctx, name.get(), moment).ok()?.seats_taken()
+        });
+        for news in news {
+            news.publish(ctx);
+        }
+    }
 }
 
 /// Expires what is due, until time is over, but something in any case.
@@ -144,5 +164,5 @@ fn expire_from(
 
 /// A turn of the server's cron.
 pub(crate) fn on_cron(ctx: Ctx<'_>) {
-    deadlines::follow_clock(ctx, queue::has_deferred);
+    deadlines::follow_clock(ctx, || queue::has_deferred() || feed::has_pending());
 }

@@ -83,7 +83,7 @@ impl Host for Alone {
         match waiter.client {}
     }
 
-    fn notice(&mut self, _notice: Notice) {}
+    fn notice(&mut self, _notice: Notice<'_>) {}
 
     fn schedule(&mut self, _at_ms: i64) {}
 }

@@ -55,7 +55,7 @@ impl Host for Memory {
     fn wake(&mut self, waiter: Waiter<u32>, outcome: Outcome) {
         self.heard.push((waiter, outcome));
     }
-    fn notice(&mut self, _notice: Notice) {}
+    fn notice(&mut self, _notice: Notice<'_>) {}
     fn schedule(&mut self, _at_ms: i64) {}
 }
 

@@ -30,6 +30,37 @@ impl Request {
     }
 }
 
+/// Who waits, or did so, since when, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait<'a> {
+    /// Who waits.
+    pub session: &'a [u8],
+    /// The limit that it stated, or that RESIZE restated for it.
+    pub seats: i64,
+    /// Since when, in milliseconds of unix time.
+    pub since_ms: i64,
+    /// What it asked for beyond a seat.
+    pub claim: Claim<'a>,
+}
+
+/// A [`Wait`] that outlives its entry in the queue.
+pub(crate) struct KeptWait {
+    pub(crate) seats: i64,
+    pub(crate) since_ms: i64,
+    pub(crate) claim: Option<Box<KeptClaim>>,
+}
+
+impl KeptWait {
+    pub(crate) fn of<'a>(&'a self, session: &'a [u8]) -> Wait<'a> {
+        Wait {
+            session,
+            seats: self.seats,
+            since_ms: self.since_ms,
+            claim: KeptClaim::or_plain(self.claim.as_deref()),
+        }
+    }
+}
+
 /// A blocked client that has left the queue, with all that its host may need to answer it.
 #[derive(Clone, Debug)]
 pub struct Waiter<C> {
@@ -43,6 +74,18 @@ pub struct Waiter<C> {
     pub seats: i64,
     /// What it asked for.
     pub request: Request,
+}
+
+impl<C> Waiter<C> {
+    /// Its wait.
+    pub fn wait(&self) -> Wait<'_> {
+        Wait {
+            session: &self.session,
+            seats: self.seats,
+            since_ms: self.request.since_ms,
+            claim: self.request.claim(),
+        }
+    }
 }
 
 /// A blocked client in the queue.

@@ -34,7 +34,7 @@ mod session;
 mod slab;
 mod waiting;
 
-pub use blocked::{Blocked, BlockedQueue, Request, Waiter};
+pub use blocked::{Blocked, BlockedQueue, Request, Wait, Waiter};
 pub use claims::{Claim, KeptClaim};
 pub use codec::{DecodeError, Decoder};
 pub use cursor::StaleCursor;

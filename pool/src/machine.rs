@@ -1,6 +1,6 @@
 //! The state machine: every rule of acquiring, releasing and queueing, in one place.
 
-use crate::blocked::{Blocked, BlockedQueue, Request, Waiter};
+use crate::blocked::{Blocked, BlockedQueue, KeptWait, Request, Wait, Waiter};
 use crate::claims::{Claim, KeptClaim};
 use crate::effect::{Effect, Freed, Grant, Holder, Join, Lease};
 use crate::entries::QueueEntry;
@@ -91,7 +91,13 @@ pub trait Host {
     fn wake(&mut self, waiter: Waiter<Self::Client>, outcome: Outcome);
 
     /// Something happened that no effect shows.
-    fn notice(&mut self, notice: Notice);
+    fn notice(&mut self, notice: Notice<'_>);
+
+    /// A client that was blocked is served: what is committed from now on, until it is woken, is
+    /// for its session.
+    fn serving(&mut self, waiter: &Waiter<Self::Client>) {
+        let _ = waiter;
+    }
 
     /// Something is left to do here at this time, in milliseconds of unix time:
     /// [`Machine::expire`], then [`Machine::serve`].
@@ -100,16 +106,16 @@ pub trait Host {
 
 /// What happened, for whoever listens, in addition to what an effect says by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum Notice<'a> {
     /// A session has joined the queue.
-    Joined,
+    Joined(Wait<'a>),
     /// A session has left the queue without a seat.
-    Left,
+    Left(Wait<'a>),
     /// A session that waited was granted a seat.
     Served,
     /// A session has left the queue without a seat when its turn came, since its owner had reached
     /// its limit.
-    OwnerLimit,
+    OwnerLimit(Wait<'a>),
 }
 
 /// A grant, as the session is answered.
@@ -697,7 +703,12 @@ impl<'h, H: Host> Machine<'h, H> {
             return Ok(self.deny());
         }
         if arrival.is_none() {
-            self.host.notice(Notice::Joined);
+            self.host.notice(Notice::Joined(Wait {
+                session,
+                seats,
+                since_ms: now_ms,
+                claim: request.claim,
+            }));
         }
         let arrival = arrival.unwrap_or_else(|| self.host.next_arrival());
         let since_ms = self.since_ms(session).unwrap_or(now_ms);
@@ -1046,7 +1057,7 @@ impl<'h, H: Host> Machine<'h, H> {
         if let Some((held, max)) = limit.filter(|_| predecessor.is_none()) {
             let waiter = self.remove_client(&session)?;
             self.drop_ticket(&session);
-            self.host.notice(Notice::OwnerLimit);
+            self.host.notice(Notice::OwnerLimit(waiter.wait()));
             self.host.wake(waiter, Outcome::OwnerLimit { held, max });
             return Some(false);
         }
@@ -1058,6 +1069,7 @@ impl<'h, H: Host> Machine<'h, H> {
         };
         *may_reclaim -= expired.len();
         let waiter = self.remove_client(&session)?;
+        self.host.serving(&waiter);
         let lease = self.lease_of(&waiter);
         let replaced = self.make_way(Way {
             expired,
@@ -1087,8 +1099,10 @@ impl<'h, H: Host> Machine<'h, H> {
         let over = self.queue().over_limit(limit);
         let over: Vec<Box<[u8]>> = over.into_iter().map(Box::from).collect();
         for session in &over {
-            self.commit(&Effect::Leave { session });
-            self.host.notice(Notice::OwnerLimit);
+            if let Some(wait) = self.wait_of(session) {
+                self.commit(&Effect::Leave { session });
+                self.host.notice(Notice::OwnerLimit(wait.of(session)));
+            }
         }
         over.len()
     }
@@ -1191,7 +1205,7 @@ impl<'h, H: Host> Machine<'h, H> {
             },
             None => {
                 if !has_ticket {
-                    self.host.notice(Notice::Left);
+                    self.host.notice(Notice::Left(waiter.wait()));
                 }
                 WaitEnd::NoSeats {
                     used,
@@ -1273,7 +1287,7 @@ impl<'h, H: Host> Machine<'h, H> {
                 ticket,
                 claim: waiter.request.claim(),
             })),
-            None => self.host.notice(Notice::Left),
+            None => self.host.notice(Notice::Left(waiter.wait())),
         }
         self.serve();
     }
@@ -1356,25 +1370,38 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Takes the client of `session` out of the queue, if one is blocked there, and answers it
     /// that there is no seat for it.
-    fn deny_client(&mut self, session: &[u8]) -> bool {
-        let waiter = self.remove_client(session);
-        let was_blocked = waiter.is_some();
-        if let Some(waiter) = waiter {
+    fn deny_client(&mut self, session: &[u8]) {
+        if let Some(waiter) = self.remove_client(session) {
             self.host.wake(waiter, Outcome::NoSeats);
         }
-        was_blocked
     }
 
     /// Takes `session` out of the queue, ticket and client.
     fn leave(&mut self, session: &[u8]) {
-        let was_blocked = self.deny_client(session);
-        let had_ticket = self.host.pool().has_ticket(session);
-        if had_ticket {
-            self.commit(&Effect::Leave { session });
+        if let Some(wait) = self.wait_of(session) {
+            self.deny_client(session);
+            self.drop_ticket(session);
+            self.host.notice(Notice::Left(wait.of(session)));
         }
-        if was_blocked || had_ticket {
-            self.host.notice(Notice::Left);
+    }
+
+    /// The wait of a session, by its client or its ticket, lost or not.
+    fn wait_of(&self, session: &[u8]) -> Option<KeptWait> {
+        let (pool, blocked) = (self.host.pool(), self.host.blocked());
+        if let Some(entry) = blocked.get(session) {
+            let request = &entry.waiting.request;
+            return Some(KeptWait {
+                seats: blocked.figure(entry),
+                since_ms: request.since_ms,
+                claim: request.claim.clone(),
+            });
         }
+        let ticket = pool.any_ticket(session)?;
+        Some(KeptWait {
+            seats: pool.figure_of(ticket),
+            since_ms: ticket.waiting.since_ms,
+            claim: pool.claim_of(ticket).kept(),
+        })
     }
 
     /// Takes the ticket of `session`, whose client stays where it is.

@@ -267,7 +267,7 @@ impl Host for World {
         match waiter.client {}
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: Notice<'_>) {
         panic!("{notice:?} where nobody waits")
     }
 

@@ -1854,15 +1854,15 @@ impl Host for Key<'_> {
         self.shared.tell(number, told);
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: Notice<'_>) {
         self.is_touched = true;
         match notice {
-            Notice::Joined => {
+            Notice::Joined(_) => {
                 let is_new = matches!(self.subject, Subject::Calling(Caller { known: None, .. }));
                 assert!(is_new, "only who does not wait yet joins");
             }
             Notice::Served => assert!(matches!(self.granted, Some((_, true)))),
-            Notice::OwnerLimit => {
+            Notice::OwnerLimit(_) => {
                 let has_client = self.name.blocked.iter().count();
                 let known = self.name.model.queue.iter();
                 let has_one_less =
@@ -1874,7 +1874,7 @@ impl Host for Key<'_> {
                 self.sent_away.extend(self.left_over_limit.take());
                 self.woken += 1;
             }
-            Notice::Left => {}
+            Notice::Left(_) => {}
         }
     }
 

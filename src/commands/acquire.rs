@@ -6,9 +6,10 @@ use seat_pool::{AcquireRequest, Acquired, Conditions, Metadata, Refusal};
 
 use super::call::{Call, Command, SINCE};
 use super::options::{self, Options};
-use crate::effects::CallerText;
 use crate::error::Error;
 use crate::ffi::{Argument, Ctx, Spec, Str};
+use crate::pool_key::Denial;
+use crate::text::CallerText;
 use crate::{config, memory, queue, replies, stats};
 
 pub(super) struct Acquire;
@@ -85,11 +86,13 @@ impl Command for Acquire {
             }
             Acquired::NoSeats { used } => {
                 stats::DENIED.add();
+                key.write_denial(&request, Denial::NoSeats);
                 replies::no_seats(ctx, used, seats);
             }
             Acquired::OwnerLimit { held, max } => {
                 stats::DENIED.add();
                 stats::OWNER_LIMIT.add();
+                key.write_denial(&request, Denial::OwnerLimit { held, max });
                 replies::owner_limit(ctx, held, max);
             }
             Acquired::Queued { used, position } => {

@@ -6,11 +6,11 @@ use std::ffi::CStr;
 use seat_pool::{Freed, Moment};
 
 use crate::config;
-use crate::effects::CallerText;
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Spec, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
+use crate::text::CallerText;
 
 /// The version that brought the commands of this one.
 pub(crate) const SINCE: &CStr = c"0.1.0";

@@ -45,6 +45,12 @@ macro_rules! send {
                 let (a, b, c, d, e) = (a.as_ptr(), b.as_ptr(), c.as_ptr(), d.as_ptr(), e.as_ptr());
                 $function($to, command, format, a, b, c, d, e)
             }
+            [a, b, c, d, e, f] => {
+                let format = c"ssssss".as_ptr();
+                let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_ptr());
+                let (d, e, f) = (d.as_ptr(), e.as_ptr(), f.as_ptr());
+                $function($to, command, format, a, b, c, d, e, f)
+            }
             // A `Str` is a pointer to a string.
             all => $function($to, command, c"v".as_ptr(), all.as_ptr(), all.len()),
         };

@@ -38,7 +38,7 @@ pub(crate) trait Value: Sized + Send + 'static {
 
     /// A value for a copy of the key. `database` is that of the key, where the server tells it:
     /// from 7.0 on.
-    fn copied(&self, database: Option<c_int>) -> Self;
+    fn copied(&self, key: Str<'_>, database: Option<c_int>) -> Self;
 
     /// The value was made, and has its place in memory.
     fn made(&self);
@@ -220,27 +220,29 @@ unsafe extern "C" fn copy2<T: Value>(
     value: *const c_void,
 ) -> *mut c_void {
     guard("copy", || {
-        // SAFETY: the server passes the key's context, the function to read it exists where this
+        // SAFETY: the server passes the key's context, the functions to read it exist where this
         // callback is called, and the value is of this type, unchanged during the call.
-        let (database, value) = unsafe {
+        let (name, database, value) = unsafe {
+            let name = raw::RedisModule_GetKeyNameFromOptCtx.map(|name| name(key));
             let database = raw::RedisModule_GetDbIdFromOptCtx.map(|database| database(key));
-            (database, from_raw::<T>(value))
+            let name = Str::new(name.unwrap_or(ptr::null()).cast_mut());
+            (name, database, from_raw::<T>(value))
         };
-        to_server(Some(value.copied(database)))
+        to_server(Some(value.copied(name, database)))
     })
     .unwrap_or(ptr::null_mut())
 }
 
 /// Up to 6.2.
 unsafe extern "C" fn copy<T: Value>(
-    _: *mut raw::RedisModuleString,
+    key: *mut raw::RedisModuleString,
     _: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
     guard("copy", || {
-        // SAFETY: the server passes a value of this type, unchanged during the call.
-        let value = unsafe { from_raw::<T>(value) };
-        to_server(Some(value.copied(None)))
+        // SAFETY: the server passes a key and a value of this type, unchanged during the call.
+        let (key, value) = unsafe { (Str::new(key), from_raw::<T>(value)) };
+        to_server(Some(value.copied(key, None)))
     })
     .unwrap_or(ptr::null_mut())
 }

@@ -18,6 +18,7 @@ mod module_context;
 mod server_events;
 mod settings;
 mod spec;
+mod stream;
 mod user;
 mod value;
 
@@ -32,6 +33,7 @@ pub(crate) use module_context::with_module_context;
 pub(crate) use server_events::ServerEvent;
 pub(crate) use settings::TextSetting;
 pub(crate) use spec::{Argument, Spec};
+pub(crate) use stream::{AppendError, EntryId, OpenStream};
 pub(crate) use user::{User, has_users};
 pub(crate) use value::{Digest, Io};
 
@@ -343,6 +345,12 @@ impl OwnedStr {
             api!(RedisModule_CreateString)(ptr::null_mut(), start, bytes.len())
         };
         OwnedStr { raw }
+    }
+
+    /// The string for as long as the process lives.
+    pub(crate) fn leak(self) -> Str<'static> {
+        // SAFETY: nobody frees it.
+        unsafe { Str::new(self.into_raw()) }
     }
 
     /// The string for the server, which frees it.

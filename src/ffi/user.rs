@@ -16,9 +16,13 @@ impl Ctx<'_> {
     /// The name of the user who is logged in on the connection of this call. `None` if the call
     /// came by none, such as a script's.
     pub(crate) fn user_of_connection(self) -> Option<OwnedStr> {
+        self.user_of(self.connection())
+    }
+
+    /// The name of the user who is logged in on a connection, if that is there.
+    pub(crate) fn user_of(self, connection: u64) -> Option<OwnedStr> {
         // SAFETY: the context is valid; the string is owned, since the context collects none.
-        let name =
-            unsafe { api!(RedisModule_GetClientUserNameById)(self.as_ptr(), self.connection()) };
+        let name = unsafe { api!(RedisModule_GetClientUserNameById)(self.as_ptr(), connection) };
         NonNull::new(name).map(OwnedStr::from_raw)
     }
 

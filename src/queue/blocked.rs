@@ -16,7 +16,7 @@ use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::migration::{self, Caller};
 use crate::pool_key::PoolKey;
 use crate::replies::Asked;
-use crate::{deadlines, grace, old_servers, replies, server, stats};
+use crate::{deadlines, feed, grace, old_servers, replies, server, stats};
 
 /// Blocks the client of this call for `session` until it is woken, for at most `timeout_ms`; 0 is
 /// for ever. It must then join the queue of `key`, which is open, and [`finish_join`] must follow
@@ -256,7 +256,10 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
                 ctx,
                 match left.request.ticket_ms {
                     Some(ticket_ms) => Deferred::RenewTicket(name, session, ticket_ms),
-                    None => Deferred::PublishLeft(name),
+                    None => {
+                        feed::put_off_left(ctx, name.0, &name.1, left.wait(), ctx.now_ms());
+                        Deferred::PublishLeft(name)
+                    }
                 },
             );
         }

@@ -187,6 +187,11 @@ pub(crate) fn put(database: c_int, key: &[u8], blocked: Box<BlockedQueue<WaiterI
     });
 }
 
+/// The connection of a waiter.
+pub(crate) fn connection_of(waiter: WaiterId) -> Option<u64> {
+    STATE.with_borrow(|state| Some(state.waiters.get(&waiter)?.connection))
+}
+
 /// Clients that are blocked at present.
 pub(crate) fn blocked_clients() -> u64 {
     STATE.with_borrow(|state| state.waiters.len() as u64)

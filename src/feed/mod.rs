@@ -1,0 +1,241 @@
+//! The feed: every change of a pool as an entry of a stream, and refusals as entries of another.
+//!
+//! A primary appends an entry when it carries out the effect that it is about, and the entry
+//! travels inside the effect: whoever follows, and an AOF that is loaded, appends the same entry
+//! from it, with the same id. What no effect is about, such as that a client has begun to wait,
+//! travels in an effect that has nothing else.
+//!
+//! Ids only rise: above the stream's last, above this process's last, and never below the clock. So
+//! they go on rising where the clock steps back, or somebody removes the stream.
+//!
+//! What cannot be written at once, since it is only heard of, waits in [`pending`].
+
+mod change;
+mod entry;
+mod pending;
+
+use std::cell::Cell;
+
+use redis_module::raw;
+
+pub(crate) use change::{Change, Scene};
+pub(crate) use entry::{Entry, Event, Field, Travelling};
+pub(crate) use pending::{
+    arrived, copying, databases_swapped, databases_with_pending, flushed, forget, has_pending,
+    heard, put_off_left, unlinked, without_drop, write_pending,
+};
+
+use crate::config::{self, Number, StreamName};
+use crate::error::Error;
+use crate::ffi::{AppendError, Ctx, EntryId, Info, Kind, OpenStream, OwnedStr, Str};
+use crate::{effects, stats};
+
+/// Entries by which one append shortens a stream at most, where it is longer than it may be: the
+/// limit may have been lowered by millions.
+const TRIM_BATCH: usize = 64;
+
+thread_local! {
+    /// The last id that was given out here or came from elsewhere.
+    static LAST: Cell<EntryId> = const { Cell::new(EntryId { ms: 0, seq: 0 }) };
+
+    /// By which the entries of this process are known.
+    static NODE: Cell<Option<Str<'static>>> = const { Cell::new(None) };
+}
+
+/// One of the two feeds.
+struct Feed {
+    name: &'static StreamName,
+    maxlen: &'static Number,
+}
+
+const CHANGES: Feed = Feed {
+    name: &config::FEED,
+    maxlen: &config::FEED_MAXLEN,
+};
+
+const DENIALS: Feed = Feed {
+    name: &config::DENIAL_FEED,
+    maxlen: &config::DENIAL_FEED_MAXLEN,
+};
+
+/// Whether there is a feed in the selected database.
+pub(crate) fn has_stream(ctx: Ctx<'_>) -> bool {
+    let name = CHANGES.name.get();
+    name.is_some_and(|name| ctx.kind_of(name.get()) != Kind::Nothing)
+}
+
+/// Whether the changes that are decided here are to be written to the feed: a replica that takes
+/// its clients' writes leaves the feed to its primary.
+pub(crate) fn is_on(ctx: Ctx<'_>) -> bool {
+    config::FEED.is_on() && is_primary(ctx)
+}
+
+/// As [`is_on`], for the denial feed.
+pub(crate) fn denials_are_on(ctx: Ctx<'_>) -> bool {
+    config::DENIAL_FEED.is_on() && is_primary(ctx)
+}
+
+fn is_primary(ctx: Ctx<'_>) -> bool {
+    !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_LOADING)
+}
+
+/// An entry that was appended.
+pub(crate) struct Appended {
+    /// The form in which it travels.
+    pub(crate) argument: OwnedStr,
+    pub(crate) news: News,
+}
+
+/// What others are to hear of a stream that was appended to.
+pub(crate) struct News {
+    stream: OwnedStr,
+    was_trimmed: bool,
+}
+
+impl News {
+    /// Publishes it. While no key is open, since whoever listens may open one.
+    pub(crate) fn publish(&self, ctx: Ctx<'_>) {
+        let class = raw::REDISMODULE_NOTIFY_STREAM as std::ffi::c_int;
+        ctx.notify(class, c"xadd", self.stream.get());
+        if self.was_trimmed {
+            ctx.notify(class, c"xtrim", self.stream.get());
+        }
+    }
+}
+
+/// Appends an entry to the feed. `None` if there is none, or if it could not take the entry, which
+/// is counted and logged.
+pub(crate) fn append(ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
+    append_to(ctx, &CHANGES, entry)
+}
+
+/// As [`append`], to the denial feed.
+pub(crate) fn append_denial(ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
+    append_to(ctx, &DENIALS, entry)
+}
+
+fn append_to(ctx: Ctx<'_>, feed: &Feed, entry: &Entry<'_>) -> Option<Appended> {
+    let name = feed.name.get()?;
+    let fields = entry.strings();
+    match try_append(ctx, feed, name.get(), &fields) {
+        Ok((id, keep, was_trimmed)) => {
+            let text = Travelling::write(id, keep, name.get().bytes(), &fields);
+            Some(Appended {
+                argument: OwnedStr::new(&text),
+                news: News {
+                    stream: name,
+                    was_trimmed,
+                },
+            })
+        }
+        Err(error) => {
+            count_error(ctx, name.get().bytes(), &error);
+            None
+        }
+    }
+}
+
+fn try_append(
+    ctx: Ctx<'_>,
+    feed: &Feed,
+    name: Str<'_>,
+    fields: &[Str<'_>],
+) -> Result<(EntryId, usize, bool), Error> {
+    let mut stream = OpenStream::open(ctx, name)?;
+    let mut id = next_id(ctx.now_ms());
+    match stream.append(id, fields) {
+        Ok(()) => {}
+        // It has higher ids than this process has given out.
+        Err(AppendError::IdTooLow) => {
+            id = stream.append_next(fields).map_err(|_| Error::StreamFull)?;
+        }
+        Err(AppendError::Full) => return Err(Error::StreamFull),
+    }
+    let keep = feed
+        .maxlen
+        .get()
+        .max(stream.len().saturating_sub(TRIM_BATCH));
+    let was_trimmed = stream.trim(keep);
+    appended(ctx, name, id);
+    Ok((id, keep, was_trimmed))
+}
+
+fn next_id(now_ms: i64) -> EntryId {
+    let last = LAST.get();
+    let now_ms = u64::try_from(now_ms).unwrap_or(0);
+    if now_ms > last.ms {
+        EntryId { ms: now_ms, seq: 0 }
+    } else {
+        EntryId {
+            ms: last.ms,
+            seq: last.seq.saturating_add(1),
+        }
+    }
+}
+
+fn appended(ctx: Ctx<'_>, name: Str<'_>, id: EntryId) {
+    LAST.set(LAST.get().max(id));
+    stats::FEED_ENTRIES.add();
+    ctx.signal_modified(name);
+}
+
+/// Appends an entry that has travelled here. `None` if the stream could not take it, which is
+/// counted and logged.
+pub(crate) fn append_travelled(ctx: Ctx<'_>, entry: &Travelling<'_>) -> Option<News> {
+    let name = OwnedStr::new(entry.stream);
+    let fields: Vec<OwnedStr> = entry
+        .fields
+        .iter()
+        .map(|field| OwnedStr::new(field))
+        .collect();
+    let fields: Vec<Str<'_>> = fields.iter().map(OwnedStr::get).collect();
+    let outcome = OpenStream::open(ctx, name.get()).and_then(|mut stream| {
+        match stream.append(entry.id, &fields) {
+            Ok(()) => Ok(stream.trim(entry.keep)),
+            Err(AppendError::IdTooLow) => Err(Error::EntryIdTooLow),
+            Err(AppendError::Full) => Err(Error::StreamFull),
+        }
+    });
+    match outcome {
+        Ok(was_trimmed) => {
+            appended(ctx, name.get(), entry.id);
+            Some(News {
+                stream: name,
+                was_trimmed,
+            })
+        }
+        Err(error) => {
+            count_error(ctx, entry.stream, &error);
+            None
+        }
+    }
+}
+
+/// An error of the feed is never one of whoever caused the entry.
+fn count_error(ctx: Ctx<'_>, stream: &[u8], error: &Error) {
+    let errors = stats::FEED_ERRORS.add();
+    // Each call may bring another.
+    if errors.is_power_of_two() {
+        let stream = String::from_utf8_lossy(stream);
+        ctx.log_warning(&format!(
+            "{errors} entries so far could not be appended to a feed, the last to {stream:?}: {error}"
+        ));
+    }
+}
+
+/// The node by which the entries of this process are known: the beginning of its run id.
+fn node(ctx: Ctx<'_>) -> Str<'static> {
+    NODE.get().unwrap_or_else(|| {
+        let run_id = Info::of(ctx, c"server").field(c"run_id");
+        let node = OwnedStr::new(run_id.get(..8).unwrap_or_default().as_bytes()).leak();
+        NODE.set(Some(node));
+        node
+    })
+}
+
+/// Sends an entry that no effect goes with to whoever follows, if it was appended.
+pub(crate) fn send_alone(ctx: Ctx<'_>, pool: Str<'_>, appended: Option<Appended>) -> Option<News> {
+    let appended = appended?;
+    effects::replicate_entry(ctx, pool, appended.argument.get());
+    Some(appended.news)
+}

@@ -1,0 +1,291 @@
+//! Entries that cannot be written where their cause is heard of: pools that go, come or are copied
+//! by the server's own commands, and clients whose waits end.
+//!
+//! They are written before the next entry of their database, so that the feed has everything in the
+//! order in which it happened, or else by the timer. A crash before that loses them.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
+
+use seat_pool::Wait;
+
+use super::entry::{Entry, Event, Field};
+use super::{News, append, has_stream, is_on, send_alone};
+use crate::ffi::{Ctx, OwnedStr, Str, with_module_context};
+use crate::text::Sent;
+
+/// Something that is to be written.
+struct Note {
+    /// Absent on a server that does not tell where a pool has gone (6.2), until an event of the key
+    /// does.
+    database: Option<c_int>,
+    pool: Box<[u8]>,
+    what: What,
+}
+
+enum What {
+    /// The pool has gone. It is known by its address, since it may come under another name.
+    Dropped(usize),
+    /// It has come from another name.
+    Renamed(Box<[u8]>),
+    /// A copy of the pool of this name has come, or a pool from elsewhere.
+    Copied(Option<Box<[u8]>>),
+    /// A session has left the queue.
+    Left {
+        session: Box<[u8]>,
+        seats: i64,
+        since_ms: i64,
+        left_ms: i64,
+        owner: Option<Box<[u8]>>,
+        weight: u32,
+    },
+}
+
+thread_local! {
+    static NOTES: RefCell<Vec<Note>> = const { RefCell::new(Vec::new()) };
+    /// Whether there are any.
+    static ARE_ANY: Cell<bool> = const { Cell::new(false) };
+    /// Whether the pool that goes is written about by whoever removes it.
+    static IS_ANNOUNCED: Cell<bool> = const { Cell::new(false) };
+    /// The address and the name of the pool that was copied last.
+    static COPIED: RefCell<Option<(usize, Box<[u8]>)>> = const { RefCell::new(None) };
+}
+
+/// Whether something waits for [`write_pending`].
+pub(crate) fn has_pending() -> bool {
+    ARE_ANY.get()
+}
+
+fn put_off(note: Note) {
+    NOTES.with_borrow_mut(|notes| notes.push(note));
+    ARE_ANY.set(true);
+}
+
+fn change<T>(change: impl FnOnce(&mut Vec<Note>) -> T) -> T {
+    NOTES.with_borrow_mut(|notes| {
+        let result = change(notes);
+        ARE_ANY.set(!notes.is_empty());
+        result
+    })
+}
+
+/// A pool that has sessions or tickets goes from a name, whatever the reason. Returns whether the
+/// timer is to come.
+pub(crate) fn unlinked(value: usize, pool: &[u8], database: Option<c_int>) -> bool {
+    let mut is_noted = false;
+    with_module_context(|ctx| is_noted = is_on(ctx) && !IS_ANNOUNCED.get());
+    if is_noted {
+        put_off(Note {
+            database,
+            pool: pool.into(),
+            what: What::Dropped(value),
+        });
+    }
+    is_noted
+}
+
+/// Runs `remove`, which removes a pool and is written about by its caller.
+pub(crate) fn without_drop<T>(remove: impl FnOnce() -> T) -> T {
+    IS_ANNOUNCED.set(true);
+    let removed = remove();
+    IS_ANNOUNCED.set(false);
+    removed
+}
+
+/// A pool is copied from this name.
+pub(crate) fn copying(value: usize, pool: &[u8]) {
+    COPIED.set(Some((value, pool.into())));
+}
+
+/// An event of a key, by which the database of a pool that has gone from there is known.
+pub(crate) fn heard(database: c_int, key: &[u8]) {
+    if has_pending() {
+        change(|notes| {
+            let unknown = notes.iter_mut().filter(|note| note.database.is_none());
+            for note in unknown.filter(|note| *note.pool == *key) {
+                note.database = Some(database);
+            }
+        });
+    }
+}
+
+/// A pool has come under a name, by the event of the server's that says so. `address_of` is where
+/// the pool of another name of the database is.
+pub(crate) fn arrived(
+    ctx: Ctx<'_>,
+    event: &[u8],
+    value: usize,
+    database: c_int,
+    pool: &[u8],
+    address_of: impl FnOnce(&[u8]) -> Option<usize>,
+) {
+    if event == b"loaded" || !is_on(ctx) {
+        return;
+    }
+    let is_renamed = change(|notes| {
+        let mut notes = notes.iter_mut();
+        let gone = notes.find(|note| match note.what {
+            What::Dropped(gone) => gone == value && event == b"rename_to",
+            _ => false,
+        });
+        let Some(gone) = gone else { return false };
+        let from = std::mem::replace(&mut gone.pool, pool.into());
+        gone.database = Some(database);
+        gone.what = What::Renamed(from);
+        true
+    });
+    if !is_renamed {
+        let copied = COPIED.take().filter(|_| event == b"copy_to");
+        // The copy may be in another database than the pool, and says nothing of that there.
+        let from = copied.filter(|(source, from)| address_of(from) == Some(*source));
+        put_off(Note {
+            database: Some(database),
+            pool: pool.into(),
+            what: What::Copied(from.map(|(_, from)| from)),
+        });
+    }
+}
+
+/// A session has left the queue of a pool where nothing can be written.
+pub(crate) fn put_off_left(
+    ctx: Ctx<'_>,
+    database: c_int,
+    pool: &[u8],
+    wait: Wait<'_>,
+    now_ms: i64,
+) {
+    if is_on(ctx) {
+        put_off(Note {
+            database: Some(database),
+            pool: pool.into(),
+            what: What::Left {
+                session: wait.session.into(),
+                seats: wait.seats,
+                since_ms: wait.since_ms,
+                left_ms: now_ms,
+                owner: wait.claim.owner.map(Box::from),
+                weight: wait.claim.weight,
+            },
+        });
+    }
+}
+
+/// A database was emptied, or all if it is -1: the feed has gone as well.
+pub(crate) fn flushed(database: c_int) {
+    if has_pending() {
+        change(|notes| {
+            notes.retain(|note| database != -1 && note.database.is_some_and(|own| own != database));
+        });
+    }
+}
+
+/// Two databases have been swapped, with the feeds in them.
+pub(crate) fn databases_swapped(one: c_int, other: c_int) {
+    change(|notes| {
+        for database in notes.iter_mut().filter_map(|note| note.database.as_mut()) {
+            if *database == one {
+                *database = other;
+            } else if *database == other {
+                *database = one;
+            }
+        }
+    });
+}
+
+/// Drops what was not written. The server is not the primary any more.
+pub(crate) fn forget() {
+    change(Vec::clear);
+}
+
+/// Writes what is put off for a database. `at` is how many seats of a pool of the selected database
+/// are taken and how many there are, if it exists.
+pub(crate) fn write_pending(
+    ctx: Ctx<'_>,
+    database: c_int,
+    at: impl Fn(&[u8]) -> Option<(u64, i64)>,
+) -> Vec<News> {
+    if !has_pending() {
+        return Vec::new();
+    }
+    let due: Vec<Note> = change(|notes| {
+        let is_due = |note: &mut Note| note.database.is_none_or(|own| own == database);
+        notes.extract_if(.., is_due).collect()
+    });
+    let mut news = Vec::new();
+    let mut elsewhere = Vec::new();
+    for note in due {
+        let now = at(&note.pool);
+        // Where a pool has gone may not be known. That there is none of its name is true wherever
+        // it is said.
+        if note.database.is_some() || now.is_none() && has_stream(ctx) {
+            let pool = OwnedStr::new(&note.pool);
+            let appended = append(ctx, &note.entry(ctx, pool.get(), now));
+            news.extend(send_alone(ctx, pool.get(), appended));
+        }
+        if note.database.is_none() {
+            elsewhere.push(note);
+        }
+    }
+    for note in elsewhere {
+        put_off(note);
+    }
+    news
+}
+
+/// The databases for which something is put off. What is put off for one that is not known is, once
+/// this has been asked, for all of the given ones.
+pub(crate) fn databases_with_pending(all: impl Iterator<Item = c_int>) -> Vec<c_int> {
+    change(|notes| {
+        let is_unknown = notes.iter().any(|note| note.database.is_none());
+        if is_unknown {
+            let unknown = notes.extract_if(.., |note| note.database.is_none());
+            let unknown: Vec<Box<[u8]>> = unknown.map(|note| note.pool).collect();
+            for database in all {
+                notes.extend(unknown.iter().map(|pool| Note {
+                    database: Some(database),
+                    pool: pool.clone(),
+                    what: What::Dropped(0),
+                }));
+            }
+        }
+        let mut databases: Vec<c_int> = notes.iter().filter_map(|note| note.database).collect();
+        databases.sort_unstable();
+        databases.dedup();
+        databases
+    })
+}
+
+impl Note {
+    fn entry<'a>(&'a self, ctx: Ctx<'_>, pool: Str<'a>, now: Option<(u64, i64)>) -> Entry<'a> {
+        let (event, session) = match &self.what {
+            What::Dropped(_) => (Event::Dropped, None),
+            What::Renamed(_) => (Event::Renamed, None),
+            What::Copied(_) => (Event::Copied, None),
+            What::Left { session, .. } => (Event::Left, Some(session)),
+        };
+        let session = session.map(|session| Sent::of(session, None));
+        let (used, mut limit) = now.map_or((0, None), |(used, seats)| (used, Some(seats)));
+        if let What::Left { seats, .. } = self.what {
+            limit = Some(seats);
+        }
+        let mut entry = Entry::new(ctx, event, pool, session, used, limit);
+        match &self.what {
+            What::Dropped(_) | What::Copied(None) => {}
+            What::Renamed(from) | What::Copied(Some(from)) => {
+                entry.add(Field::From, Sent::of(from, None));
+            }
+            What::Left {
+                since_ms,
+                left_ms,
+                owner,
+                weight,
+                ..
+            } => {
+                let owner = owner.as_ref().map(|owner| Sent::of(owner, None));
+                entry.add_holder(owner, *weight);
+                entry.add_wait(*left_ms, *since_ms);
+            }
+        }
+        entry
+    }
+}
