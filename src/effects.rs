@@ -76,7 +76,6 @@ struct Words {
     released: OwnedStr,
     revoked: OwnedStr,
     expired: OwnedStr,
-    replaced: OwnedStr,
     absent: OwnedStr,
 }
 
@@ -95,7 +94,6 @@ thread_local! {
         released: OwnedStr::new(b"released"),
         revoked: OwnedStr::new(b"revoked"),
         expired: OwnedStr::new(b"expired"),
-        replaced: OwnedStr::new(b"replaced"),
         absent: OwnedStr::new(ABSENT),
     };
 }
@@ -132,7 +130,7 @@ fn with_arguments(
                     .map(|metadata| Sent::of(metadata, caller.metadata));
                 let metadata = metadata.as_ref().map_or(words.absent.get(), Sent::get);
                 let arguments = [key, kind.get(), session.get(), numbers.get(), metadata];
-                send_with_owner(arguments, holder.owner, caller, send);
+                send_with_owner(arguments, holder.owner, grant.replaces, caller, send);
             }
             Effect::Join(join) => {
                 numbers.add(join.seats);
@@ -149,7 +147,7 @@ fn with_arguments(
                 let numbers = numbers.string();
                 let session = Sent::of(join.session, caller.session);
                 let arguments = [key, words.join.get(), session.get(), numbers.get()];
-                send_with_owner(arguments, claim.owner, caller, send);
+                send_with_owner(arguments, claim.owner, None, caller, send);
             }
             Effect::Heartbeat(Heartbeat { session, .. }) | Effect::Renew { session, .. } => {
                 let kind = match effect {
@@ -189,7 +187,6 @@ fn with_arguments(
                     Freed::Released => &words.released,
                     Freed::Revoked => &words.revoked,
                     Freed::Expired => &words.expired,
-                    Freed::Replaced => &words.replaced,
                 };
                 let session = Sent::of(session, caller.session);
                 send(&[key, words.free.get(), why.get(), session.get()]);
@@ -198,16 +195,21 @@ fn with_arguments(
     });
 }
 
-/// Runs `send` with these arguments, and with the owner after them if there is one.
+/// Runs `send` with these arguments, and after them with the owner if there is one and the session
+/// of that owner that is replaced, if there is one.
 fn send_with_owner<const N: usize>(
     arguments: [Str<'_>; N],
     owner: Option<&[u8]>,
+    replaced: Option<&[u8]>,
     caller: CallerText<'_>,
     send: impl FnOnce(&[Str<'_>]),
 ) {
-    match owner.map(|owner| Sent::of(owner, caller.owner)) {
-        Some(owner) => send(&[&arguments[..], &[owner.get()]].concat()),
-        None => send(&arguments),
+    let Some(owner) = owner.map(|owner| Sent::of(owner, caller.owner)) else {
+        return send(&arguments);
+    };
+    match replaced.map(OwnedStr::new) {
+        Some(replaced) => send(&[&arguments[..], &[owner.get(), replaced.get()]].concat()),
+        None => send(&[&arguments[..], &[owner.get()]].concat()),
     }
 }
 
@@ -284,7 +286,9 @@ pub(crate) fn parse<'a>(args: Args<'a>) -> Result<Parsed<'a>, Error> {
 fn parse_effect<'a>(args: Args<'a>, kind: Str<'a>, next: usize) -> Result<Effect<'a>, Error> {
     let mut fields = Fields { args, next };
     let effect = if kind.is_word("GRANT") {
-        Effect::Grant(fields.grant()?)
+        let grant = fields.grant()?;
+        let replaces = fields.optional_replaced(&grant)?;
+        Effect::Grant(Grant { replaces, ..grant })
     } else if kind.is_word("IMPORT") {
         Effect::Import(fields.grant()?)
     } else if kind.is_word("BEAT") {
@@ -354,6 +358,7 @@ impl<'a> Fields<'a> {
                 lease: numbers.optional_lease()?,
                 metadata: None,
                 holder: Holder::PLAIN,
+                replaces: None,
             };
             Ok((grant, numbers.holder()?))
         })?;
@@ -435,12 +440,29 @@ impl<'a> Fields<'a> {
         Ok(Some(metadata))
     }
 
-    /// The owner, if there is one: the last argument.
+    /// The owner, if there is one.
     fn optional_owner(&mut self) -> Result<Option<&'a [u8]>, Error> {
+        self.optional_id("owner")
+    }
+
+    /// The session of its owner that a grant replaces, if there is one: the last argument.
+    fn optional_replaced(&mut self, grant: &Grant<'a>) -> Result<Option<&'a [u8]>, Error> {
+        if grant.holder.owner.is_none() {
+            return Ok(None);
+        }
+        let replaced = self.optional_id("replaced session")?;
+        if replaced == Some(grant.session) {
+            return Err(Error::MalformedEffect("replaced session"));
+        }
+        Ok(replaced)
+    }
+
+    /// An id, unless there is no further argument.
+    fn optional_id(&mut self, what: &'static str) -> Result<Option<&'a [u8]>, Error> {
         if self.next == self.args.len() {
             return Ok(None);
         }
-        self.id("owner").map(Some)
+        self.id(what).map(Some)
     }
 
     fn freed(&mut self) -> Result<Freed, Error> {
@@ -451,8 +473,6 @@ impl<'a> Fields<'a> {
             Ok(Freed::Revoked)
         } else if why.is_word("expired") {
             Ok(Freed::Expired)
-        } else if why.is_word("replaced") {
-            Ok(Freed::Replaced)
         } else {
             Err(Error::MalformedEffect("reason"))
         }

@@ -45,10 +45,13 @@ impl Events {
         (Events::QUEUED, c"seat.queued"),
     ];
 
-    /// The event that an effect causes.
+    /// The events that an effect causes.
     pub(crate) fn of(effect: &Effect<'_>) -> Events {
         match effect {
-            Effect::Grant(_) => Events::ACQUIRED,
+            Effect::Grant(grant) => match grant.replaces {
+                Some(_) => Events(Events::REPLACED.0 | Events::ACQUIRED.0),
+                None => Events::ACQUIRED,
+            },
             Effect::Import(_) => Events::IMPORTED,
             Effect::Heartbeat(_) => Events::HEARTBEAT,
             Effect::Token { .. } => Events::default(),
@@ -65,7 +68,6 @@ impl Events {
         match why {
             Freed::Released => Events::RELEASED,
             Freed::Revoked => Events::REVOKED,
-            Freed::Replaced => Events::REPLACED,
             Freed::Expired => Events::EXPIRED,
         }
     }

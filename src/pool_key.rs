@@ -59,6 +59,14 @@ struct Served {
     since_ms: i64,
 }
 
+/// What became of an effect that came from a primary or an AOF.
+pub(crate) struct Replicated {
+    /// Whether it has changed the pool.
+    pub(crate) is_applied: bool,
+    /// Whether it met all that it changes.
+    pub(crate) is_complete: bool,
+}
+
 /// What a command brings along.
 #[derive(Default)]
 struct Caller<'a> {
@@ -268,17 +276,30 @@ impl<'a> PoolKey<'a> {
     }
 
     /// As [`Host::commit`], for an effect that came from a primary or an AOF and is to be sent on as
-    /// it came. Returns whether it met what it changes.
-    pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> bool {
+    /// it came. A grant is carried out also where it has not met the session that it replaces.
+    pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> Replicated {
+        let is_missed = match effect {
+            Effect::Grant(grant) => {
+                let replaced = grant.replaces;
+                replaced.is_some_and(|session| !self.pool().contains(session))
+            }
+            _ => false,
+        };
         if self.apply(effect) == Applied::Missed {
-            return false;
+            return Replicated {
+                is_applied: false,
+                is_complete: false,
+            };
         }
         if self.blocked.is_some() {
             // Somebody pipes effects in by hand. The tickets of those who are blocked may be
             // others.
             self.machine().pool_changed();
         }
-        true
+        Replicated {
+            is_applied: true,
+            is_complete: !is_missed,
+        }
     }
 
     fn apply(&mut self, effect: &Effect<'_>) -> Applied {
@@ -319,6 +340,11 @@ impl<'a> PoolKey<'a> {
         }
         if let Some(token) = token_of(effect) {
             queue::note_token(token);
+        }
+        if let Effect::Grant(grant) = effect
+            && let Some(replaced) = grant.replaces
+        {
+            queue::confirm(self.value(), replaced);
         }
         match effect {
             Effect::Grant(Grant { session, .. })
@@ -409,6 +435,11 @@ impl Host for PoolKey<'_> {
         }
         if let Some(total) = total_of(effect) {
             total.add();
+        }
+        if let Effect::Grant(grant) = effect
+            && grant.replaces.is_some()
+        {
+            stats::REPLACED.add();
         }
         let entries = match change {
             Some(change) => self.write_entries(change, effect),
@@ -516,7 +547,6 @@ fn total_of_freeing(why: Freed) -> &'static Total {
     match why {
         Freed::Released => &stats::RELEASED,
         Freed::Revoked => &stats::REVOKED,
-        Freed::Replaced => &stats::REPLACED,
         Freed::Expired => &stats::EXPIRED,
     }
 }

@@ -469,6 +469,7 @@ impl Decoder {
             lease,
             metadata: entry.metadata,
             holder,
+            replaces: None,
         }));
         Ok(())
     }

@@ -116,6 +116,9 @@ pub struct Grant<'a> {
     pub metadata: Option<&'a [u8]>,
     /// Whose session it is, and what else the caller asked for with its seats.
     pub holder: Holder<'a>,
+    /// The session of its owner that ends for it, if it takes over from one; never itself. Where
+    /// that is not there, the grant is the same.
+    pub replaces: Option<&'a [u8]>,
 }
 
 /// What a session has only if its caller asked for it.
@@ -175,6 +178,4 @@ pub enum Freed {
     Revoked,
     /// Its lease expired, or its holder was silent for too long.
     Expired,
-    /// Another session of its owner has taken its place; the grant to that one follows.
-    Replaced,
 }

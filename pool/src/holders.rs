@@ -453,7 +453,8 @@ impl Numbers {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Effect, Freed, Grant, Holder, Lease, Metadata, Moment, Pool};
+    use crate::session::Session;
+    use crate::{Applied, Effect, Freed, Grant, Holder, Lease, Metadata, Moment, Pool};
 
     const SESSIONS: u32 = 20 * super::CHUNK as u32;
 
@@ -543,6 +544,57 @@ mod tests {
         }
         assert_eq!(pool.count_owners(now), 0);
         assert!(pool.holders.is_none());
+    }
+
+    #[test]
+    fn a_grant_that_replaces_a_session_ends_it_whatever_else_it_meets() {
+        let of_ann = |number: u32| Holder {
+            owner: Some(b"ann"),
+            weight: 2,
+            token: Some(number.into()),
+        };
+        let grant = |pool: &mut Pool, session: u32, replaced: u32| {
+            pool.apply(&Effect::Grant(Grant {
+                holder: of_ann(9),
+                replaces: Some(&replaced.to_le_bytes()),
+                ..Grant::starting(0, &session.to_le_bytes(), 9, &Metadata::NONE, None)
+            }))
+        };
+        let now = Moment::at(0);
+        let mut pool = pool_of(1, |_| of_ann(100));
+        assert_eq!(grant(&mut pool, 1, 0), Applied::Done);
+        assert_eq!(
+            (pool.len(), pool.used(now), pool.held(now, b"ann")),
+            (1, 2, 1)
+        );
+        assert_eq!(pool.earliest_expiry_ms(now), None);
+        assert_eq!(
+            pool.last_token(),
+            100,
+            "they have met, so it is not forgotten"
+        );
+        assert!(pool.iter().map(Session::id).eq([1u32.to_le_bytes()]));
+        // It is not there.
+        assert_eq!(grant(&mut pool, 2, 7), Applied::Done);
+        assert_eq!(
+            (pool.len(), pool.used(now), pool.held(now, b"ann")),
+            (2, 4, 2)
+        );
+        // There is one of the same id as well, as where its lease has expired.
+        assert_eq!(grant(&mut pool, 2, 1), Applied::Replaced);
+        assert_eq!(
+            (pool.len(), pool.used(now), pool.held(now, b"ann")),
+            (1, 2, 1)
+        );
+        // None can name itself. It would stay.
+        assert_eq!(grant(&mut pool, 2, 2), Applied::Done);
+        assert_eq!(
+            (pool.len(), pool.used(now), pool.held(now, b"ann")),
+            (1, 2, 1)
+        );
+        assert!(pool.contains(&2u32.to_le_bytes()));
+        pool.apply(&Effect::freeing(&2u32.to_le_bytes(), Freed::Released));
+        assert!(pool.holders.is_none() && pool.is_empty());
     }
 
     #[test]

@@ -103,6 +103,7 @@ impl<'a> Import<'a> {
             lease: None,
             metadata: stored.map(|stored| &*stored.metadata.text),
             holder: Holder::PLAIN,
+            replaces: None,
         }))
     }
 }

@@ -317,14 +317,6 @@ impl Verdict {
     }
 }
 
-/// What makes way for a grant, by slots.
-struct Way {
-    /// The expired sessions that are reclaimed.
-    expired: Vec<u32>,
-    /// The live session that ends, if it is a takeover.
-    predecessor: Option<u32>,
-}
-
 /// The answer to a client whose wait has ended without an outcome: its time is over, or somebody
 /// else unblocked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -498,11 +490,8 @@ impl<'h, H: Host> Machine<'h, H> {
             if let Some(predecessor) = verdict.granted() {
                 match self.to_reclaim(session, seats, &request.claim, predecessor, H::BATCH) {
                     Some(expired) => {
-                        let way = Way {
-                            expired,
-                            predecessor,
-                        };
-                        return Ok(self.grant(request, &metadata, arrival, way));
+                        self.reclaim(&expired);
+                        return Ok(self.grant(request, &metadata, arrival, predecessor));
                     }
                     None => self.host.schedule(self.now.now_ms),
                 }
@@ -603,21 +592,10 @@ impl<'h, H: Host> Machine<'h, H> {
         request: &AcquireRequest<'_>,
         metadata: &Metadata<'_>,
         arrival: Option<u64>,
-        way: Way,
+        predecessor: Option<u32>,
     ) -> Acquired<H::Client> {
-        let AcquireRequest {
-            session,
-            seats,
-            lease,
-            with_token,
-            ..
-        } = *request;
-        self.deny_client(session);
-        let claim = request.claim;
-        let replaced = self.make_way(way);
-        let granted = self.commit_grant(
-            session, seats, metadata, lease, &claim, with_token, replaced,
-        );
+        self.deny_client(request.session);
+        let granted = self.commit_grant(request, metadata, predecessor);
         if arrival.is_some() {
             self.host.notice(Notice::Served);
         }
@@ -627,39 +605,40 @@ impl<'h, H: Host> Machine<'h, H> {
         Acquired::Granted(granted)
     }
 
-    /// Reclaims and ends the sessions that make way for a grant, which must follow. Returns the id
-    /// of the one that it replaces.
-    fn make_way(&mut self, way: Way) -> Option<Box<[u8]>> {
-        for slot in way.expired {
+    /// Ends the sessions in these slots, whose leases have expired.
+    fn reclaim(&mut self, slots: &[u32]) {
+        for &slot in slots {
             let session: Box<[u8]> = self.host.pool().id_at(slot).into();
             self.commit(&Effect::freeing(&session, Freed::Expired));
         }
-        let replaced: Box<[u8]> = self.host.pool().id_at(way.predecessor?).into();
-        self.commit(&Effect::freeing(&replaced, Freed::Replaced));
-        Some(replaced)
     }
 
-    /// Grants a session its seats, for which there is room now.
-    #[expect(clippy::too_many_arguments, reason = "each is part of the grant")]
+    /// Grants a session its seats, for which there is room now, or once the live session in the
+    /// slot of its predecessor has ended.
     fn commit_grant(
         &mut self,
-        session: &[u8],
-        seats: i64,
+        request: &AcquireRequest<'_>,
         metadata: &Metadata<'_>,
-        lease: Option<Lease>,
-        claim: &Claim<'_>,
-        with_token: bool,
-        replaced: Option<Box<[u8]>>,
+        predecessor: Option<u32>,
     ) -> Granted {
-        let token = with_token.then(|| self.host.next_token());
-        let holder = Holder {
-            owner: claim.owner,
-            weight: claim.weight,
-            token,
-        };
+        let AcquireRequest {
+            session,
+            seats,
+            lease,
+            claim,
+            ..
+        } = *request;
+        let token = request.with_token.then(|| self.host.next_token());
+        let replaced: Option<Box<[u8]>> =
+            predecessor.map(|slot| self.host.pool().id_at(slot).into());
         let now_ms = self.now.now_ms;
         self.commit(&Effect::Grant(Grant {
-            holder,
+            holder: Holder {
+                owner: claim.owner,
+                weight: claim.weight,
+                token,
+            },
+            replaces: replaced.as_deref(),
             ..Grant::starting(now_ms, session, seats, metadata, lease)
         }));
         let used = self.used();
@@ -1071,20 +1050,14 @@ impl<'h, H: Host> Machine<'h, H> {
         let waiter = self.remove_client(&session)?;
         self.host.serving(&waiter);
         let lease = self.lease_of(&waiter);
-        let replaced = self.make_way(Way {
-            expired,
-            predecessor,
-        });
-        let request = &waiter.request;
-        let granted = self.commit_grant(
-            &session,
-            seats,
-            &request.metadata,
+        self.reclaim(&expired);
+        let request = AcquireRequest {
             lease,
-            &request.claim(),
-            request.with_token,
-            replaced,
-        );
+            claim: waiter.request.claim(),
+            with_token: waiter.request.with_token,
+            ..AcquireRequest::plain(&session, seats)
+        };
+        let granted = self.commit_grant(&request, &waiter.request.metadata, predecessor);
         self.host.notice(Notice::Served);
         self.host.wake(waiter, Outcome::Granted(granted));
         Some(true)

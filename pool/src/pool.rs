@@ -485,6 +485,7 @@ impl Pool {
             lease: self.lease_of(session),
             metadata: session.metadata(),
             holder: self.holder_of(session),
+            replaces: None,
         })
     }
 
@@ -771,6 +772,7 @@ impl Pool {
     fn grant(&mut self, grant: &Grant<'_>) -> Applied {
         self.leave(grant.session);
         self.seats = grant.seats;
+        let predecessor = grant.replaces.and_then(|session| self.unindex(session));
         let session = Session::new(grant);
         self.payload_bytes += session.payload_bytes();
         self.without_metadata += u32::from(session.metadata().is_none());
@@ -791,6 +793,10 @@ impl Pool {
             let heard_ms = session.map_or(NEVER_MS, |session| session.heard_ms(grant.lease));
             let holders = self.holders.get_or_insert_default();
             holders.insert(slot, &grant.holder, deadline_ms, heard_ms);
+        }
+        // Last, so that what the two have in common stays.
+        if let Some(predecessor) = predecessor {
+            self.remove_slot(predecessor);
         }
         match replaced {
             Some(_) => Applied::Replaced,
@@ -827,12 +833,17 @@ impl Pool {
     }
 
     fn free(&mut self, session: &[u8]) -> bool {
+        let slot = self.unindex(session);
+        if let Some(slot) = slot {
+            self.remove_slot(slot);
+        }
+        slot.is_some()
+    }
+
+    /// Takes a session out of the index. [`Pool::remove_slot`] must follow for its slot.
+    fn unindex(&mut self, session: &[u8]) -> Option<u32> {
         let sessions = &self.sessions;
-        let Some(slot) = self.index.remove(session, |slot| id_in(sessions, slot)) else {
-            return false;
-        };
-        self.remove_slot(slot);
-        true
+        self.index.remove(session, |slot| id_in(sessions, slot))
     }
 
     fn remove_slot(&mut self, slot: u32) {
@@ -884,6 +895,7 @@ impl<'a> Grant<'a> {
             lease,
             metadata: Some(&metadata.text),
             holder: Holder::PLAIN,
+            replaces: None,
         }
     }
 }

@@ -219,6 +219,7 @@ mod tests {
                     lease: None,
                     metadata,
                     holder: Holder::PLAIN,
+                    replaces: None,
                 });
                 assert_eq!(session.id(), id, "{id_len}");
                 assert_eq!(session.metadata(), metadata, "{id_len}");

@@ -29,6 +29,7 @@ fn pool_of(sessions: usize, metadata: Option<&[u8]>) -> Pool {
             lease: (number % 3 == 0).then_some(lease),
             metadata,
             holder: Holder::PLAIN,
+            replaces: None,
         }));
     }
     pool

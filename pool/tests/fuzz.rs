@@ -498,6 +498,14 @@ fn claim(random: &mut Rng) -> Claim<'static> {
     }
 }
 
+/// Whom a session with an owner may take over from: another one, there or not.
+fn replaced(random: &mut Rng, session: &[u8], holder: Holder<'_>) -> Option<&'static [u8]> {
+    const SESSIONS: [&[u8]; 6] = [&[0], &[1], &[2], &[3], &[4], &[5]];
+    let other = SESSIONS[random.usize(..6)];
+    let is_takeover = holder.owner.is_some() && other != session && random.bool();
+    is_takeover.then_some(other)
+}
+
 /// Any effect that a server could be told of.
 fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
     let lease = |random: &mut Rng| Lease {
@@ -506,16 +514,20 @@ fn effect<'a>(random: &mut Rng, session: &'a [u8]) -> Effect<'a> {
     };
     let count = |random: &mut Rng| number(random).max(i64::MIN + 1);
     match random.u8(..11) {
-        0..3 => Effect::Grant(Grant {
-            session,
-            seats: number(random),
-            acquired_at: random.bool().then(|| random.u32(..=MAX_SECOND)),
-            last_heartbeat: random.bool().then(|| random.u32(..=MAX_SECOND)),
-            heartbeat_count: random.bool().then(|| count(random)),
-            lease: random.bool().then(|| lease(random)),
-            metadata: random.bool().then_some(b"{\"a\":1}"),
-            holder: holder(random),
-        }),
+        0..3 => {
+            let holder = holder(random);
+            Effect::Grant(Grant {
+                session,
+                seats: number(random),
+                acquired_at: random.bool().then(|| random.u32(..=MAX_SECOND)),
+                last_heartbeat: random.bool().then(|| random.u32(..=MAX_SECOND)),
+                heartbeat_count: random.bool().then(|| count(random)),
+                lease: random.bool().then(|| lease(random)),
+                metadata: random.bool().then_some(b"{\"a\":1}"),
+                holder,
+                replaces: replaced(random, session, holder),
+            })
+        }
         3 => Effect::Heartbeat(Heartbeat {
             session,
             last_heartbeat: random.u32(..=MAX_SECOND),

@@ -198,8 +198,10 @@ struct World {
     seats: i64,
     /// What the last effect of the machine came to, apart from the ends of other sessions.
     applied: Vec<Applied>,
-    /// Who has made way for a grant, or was revoked with its owner.
+    /// Whose live sessions have ended by effects of their own.
     ended: Vec<(Vec<u8>, Freed)>,
+    /// Whom the last grant has replaced.
+    replaced: Option<Vec<u8>>,
     last_token: u64,
     denials: u64,
     /// The seats that were taken with each grant.
@@ -238,15 +240,19 @@ impl Host for World {
 
     fn commit(&mut self, effect: &Effect<'_>) {
         let applied = self.apply(effect);
-        if let Effect::Free { session, why } = effect {
-            assert_eq!(applied, Applied::Done);
-            let ended = self.sessions.remove(*session).expect("a known session");
-            let is_live = ended.is_live(self.moment);
-            assert_eq!(is_live, *why != Freed::Expired, "{why:?}");
-            if is_live {
-                self.ended.push((session.to_vec(), *why));
+        match effect {
+            Effect::Free { session, why } => {
+                assert_eq!(applied, Applied::Done);
+                let ended = self.sessions.remove(*session).expect("a known session");
+                let is_live = ended.is_live(self.moment);
+                assert_eq!(is_live, *why != Freed::Expired, "{why:?}");
+                if is_live {
+                    self.ended.push((session.to_vec(), *why));
+                }
+                return;
             }
-            return;
+            Effect::Grant(grant) => self.replaced = grant.replaces.map(<[u8]>::to_vec),
+            _ => {}
         }
         self.applied.push(applied);
     }
@@ -314,6 +320,7 @@ impl World {
             seats: 0,
             applied: Vec::new(),
             ended: Vec::new(),
+            replaced: None,
             last_token: 0,
             denials: 0,
             observed: Vec::new(),
@@ -472,8 +479,8 @@ impl World {
                         return;
                     }
                 };
-                let replaced_now = replaced.iter().map(|id| (id.clone(), Freed::Replaced));
-                assert_eq!(ended, replaced_now.collect::<Vec<_>>());
+                assert_eq!(ended, vec![], "an end apart from the grant");
+                assert_eq!(self.replaced.take(), replaced);
                 self.seats = seats;
                 let seconds = now_ms / 1000;
                 let session = ModelSession {
@@ -490,6 +497,9 @@ impl World {
                 let [applied] = applied[..] else {
                     panic!("{applied:?} for one grant");
                 };
+                if let Some(replaced) = &replaced {
+                    self.sessions.remove(replaced).expect("a known session");
+                }
                 self.note_session(applied, id, session);
                 let used = self.used();
                 assert_eq!(observed, [used]);

@@ -767,6 +767,9 @@ impl Model {
                 };
                 let times = [grant.acquired_at, grant.last_heartbeat];
                 self.hold(id, grant.lease, times, claim, token);
+                if let Some(replaced) = grant.replaces {
+                    self.sessions.remove(&id_of(replaced));
+                }
                 self.drop_ticket(id);
                 self.seats = grant.seats;
             }
@@ -916,7 +919,7 @@ enum Expected {
     Refused(Refusal<Fault>),
 }
 
-/// A session has ended for another one, whose grant must follow.
+/// A session that a grant ends, and who may take over from it.
 #[derive(Clone, Copy, Debug)]
 struct Replaced {
     from: usize,
@@ -935,11 +938,9 @@ struct Key<'a> {
     blocking: Option<u32>,
     /// The client that this one replaces, until that has its answer.
     replaced: Option<Client>,
-    /// A takeover that has begun.
-    replaces: Option<Replaced>,
     /// What the client stated whose seat is taken back.
     taken_back: Option<(i64, Claim<'static>)>,
-    /// The session that has ended for the grant before.
+    /// The session that the grant before has ended.
     ended_for: Option<usize>,
     /// The seats that were taken with each grant.
     used_at_grants: BTreeMap<usize, u64>,
@@ -998,7 +999,7 @@ impl Key<'_> {
 
     /// Holds the end of a session for another one of its owner against the rule, before it is
     /// carried out.
-    fn judge_end(&mut self, from: usize) {
+    fn judge_end(&self, from: usize) -> Replaced {
         let (now, model) = (self.shared.now, &self.name.model);
         assert!(!now.holds_grants, "a takeover while grants are held");
         let by_caller = self.caller().is_some_and(|caller| {
@@ -1023,23 +1024,26 @@ impl Key<'_> {
             by_caller || by_waiter.is_some(),
             "s{from} ends, and nobody may take over from it"
         );
-        assert!(self.replaces.is_none(), "two sessions end for one");
-        self.replaces = Some(Replaced {
+        Replaced {
             from,
             by_caller,
             by_waiter,
-        });
+        }
     }
 
     /// Holds a grant against the rule, before it is carried out.
     fn judge(&mut self, grant: &Grant<'_>) {
         let (id, seats) = (id_of(grant.session), grant.seats);
         let now = self.shared.now;
+        let replaces = grant.replaces.map(|from| self.judge_end(id_of(from)));
+        self.ended_for = replaces.map(|replaced| replaced.from);
         let model = &self.name.model;
+        let ended = self.ended_for.map(|from| model.sessions[&from]);
+        let freed = ended.map_or(0, |held| i64::from(held.weight));
         let weight = i64::from(grant.holder.weight);
         assert!(!now.holds_grants, "a grant while they are held");
         assert!(
-            model.taken(now) + weight <= seats,
+            model.taken(now) - freed + weight <= seats,
             "a grant above its own figure"
         );
         assert!(!model.is_live(now, id), "a holder is granted a seat");
@@ -1050,10 +1054,8 @@ impl Key<'_> {
         // Not even if a floor has the expired ones be live again.
         let others = model.sessions.iter().filter(|(other, _)| **other != id);
         let all: i64 = others.map(|(_, held)| i64::from(held.weight)).sum();
-        let all = all + model.taken_elsewhere() as i64 + weight;
+        let all = all + model.taken_elsewhere() as i64 - freed + weight;
         assert!(all <= seats, "expired sessions stand above its figure");
-        let replaces = self.replaces.take();
-        self.ended_for = replaces.map(|replaced| replaced.from);
         if let Some(caller) = self.caller().filter(|caller| caller.call.id == id) {
             let arrival = caller.known.map(|(arrival, _)| arrival);
             if let Some(replaced) = replaces {
@@ -1097,13 +1099,14 @@ impl Key<'_> {
             token: call.with_token.then_some(self.shared.last_token),
         };
         assert_eq!(grant.holder, holder);
-        let limit = self.name.model.limit_reached(self.shared.now, call.claim);
-        assert_eq!(limit, None, "a grant above the limit of its owner");
         // Not even if a floor has the expired ones be live again.
         if let Some((owner, max)) = call.claim.owner.zip(call.claim.max_per_owner) {
-            let sessions = self.name.model.sessions.values();
-            let all = sessions.filter(|held| held.owner == Some(owner)).count() as u64;
-            assert!(all < max, "expired sessions stand above the limit");
+            let (id, sessions) = (id_of(grant.session), &self.name.model.sessions);
+            let others = sessions
+                .iter()
+                .filter(|(other, _)| **other != id && Some(**other) != self.ended_for);
+            let all = others.filter(|(_, held)| held.owner == Some(owner)).count() as u64;
+            assert!(all < max, "a grant above the limit of its owner");
         }
     }
 
@@ -1716,10 +1719,6 @@ impl Host for Key<'_> {
             Effect::Grant(grant) => self.judge(grant),
             Effect::Free {
                 session,
-                why: Freed::Replaced,
-            } => self.judge_end(id_of(session)),
-            Effect::Free {
-                session,
                 why: Freed::Revoked,
             } => self.revoked.push(id_of(session)),
             Effect::Free {
@@ -1746,18 +1745,6 @@ impl Host for Key<'_> {
             }
             _ => {}
         }
-        let ends_for_another = self.replaces.is_some();
-        let is_one_of_two = matches!(
-            effect,
-            Effect::Free {
-                why: Freed::Replaced,
-                ..
-            }
-        );
-        assert!(
-            !ends_for_another || is_one_of_two,
-            "{effect:?} between an end and the grant that it is for"
-        );
         let name = &mut *self.name;
         if name.pool.is_none() {
             let (Effect::Grant(_) | Effect::Import(_) | Effect::Join(_)) = effect else {
@@ -1770,6 +1757,11 @@ impl Host for Key<'_> {
         assert_ne!(applied, Applied::Missed, "{effect:?}");
         assert_eq!(name.follower.as_mut().unwrap().apply(effect), applied);
         name.model.apply(effect);
+        if let Effect::Grant(grant) = effect
+            && let Some(replaced) = grant.replaces
+        {
+            self.confirm(replaced);
+        }
         if let Effect::Grant(seat_pool::Grant { session, .. })
         | Effect::Import(seat_pool::Grant { session, .. })
         | Effect::Heartbeat(seat_pool::Heartbeat { session, .. })
@@ -1893,7 +1885,6 @@ impl Name {
             granted: None,
             blocking: None,
             replaced: None,
-            replaces: None,
             taken_back: None,
             ended_for: None,
             used_at_grants: BTreeMap::new(),
@@ -3106,9 +3097,10 @@ fn of_sessions_equally_silent_that_in_the_lowest_slot_ends() {
         world.acquires(call(id, 9).limited(3));
     }
     assert_eq!(world.takes_over(call(A, 9).taking_over(3)), 3);
+    // Its slot was free only once the grant had taken another, and goes to the next session.
     world.does(Step::Release(0, 1, Stated::Nothing));
     world.acquires(call(3, 9).limited(3));
-    assert_eq!(world.takes_over(call(5, 9).taking_over(3)), A);
+    assert_eq!(world.takes_over(call(5, 9).taking_over(3)), 3);
 }
 
 #[test]

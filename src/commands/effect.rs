@@ -7,7 +7,7 @@ use crate::effects::Parsed;
 use crate::error::Error;
 use crate::feed::{News, Travelling};
 use crate::ffi::{Argument, Spec};
-use crate::pool_key::PoolKey;
+use crate::pool_key::{PoolKey, Replicated};
 use crate::{config, effects, feed, migration, queue, stats};
 
 pub(super) struct Effect;
@@ -60,12 +60,15 @@ impl Command for Effect {
     }
 }
 
-/// Applies an effect, and returns whether it met what it changes.
+/// Applies an effect, and returns whether it has changed the pool.
 fn apply(call: Call<'_>, effect: &seat_pool::Effect<'_>) -> Result<bool, Error> {
     let ctx = call.ctx;
     let mut key = PoolKey::write(ctx, call.key()?, call.moment)?;
-    let is_applied = key.commit_replicated(effect);
-    if !is_applied {
+    let Replicated {
+        is_applied,
+        is_complete,
+    } = key.commit_replicated(effect);
+    if !is_complete {
         let ignored = stats::IGNORED_EFFECTS.add();
         // A node that has diverged would otherwise fill its log.
         if ignored.is_power_of_two() {

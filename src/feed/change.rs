@@ -11,6 +11,8 @@ use crate::text::{CallerText, Sent};
 pub(crate) struct Change {
     /// Whose seats it ends: of the session that it names.
     ends: Option<Hold>,
+    /// Whose seats it ends as well: of the session that a grant replaces.
+    replaces: Option<Hold>,
     /// Since when that session has waited by its ticket.
     waits_since_ms: Option<i64>,
 }
@@ -71,19 +73,23 @@ impl Change {
     /// What an effect is about to do to a pool. `None` if it has no entries.
     pub(crate) fn of(effect: &Effect<'_>, pool: &Pool, now_ms: i64) -> Option<Change> {
         match effect {
-            Effect::Grant(Grant { session, .. }) | Effect::Import(Grant { session, .. }) => {
-                let ticket = pool.any_ticket(session);
+            Effect::Grant(grant) | Effect::Import(grant) => {
+                let ticket = pool.any_ticket(grant.session);
+                let replaces = grant.replaces;
                 Some(Change {
-                    ends: Hold::of(pool, session, now_ms),
+                    ends: Hold::of(pool, grant.session, now_ms),
+                    replaces: replaces.and_then(|session| Hold::of(pool, session, now_ms)),
                     waits_since_ms: ticket.map(|ticket| ticket.waiting.since_ms),
                 })
             }
             Effect::Free { session, .. } => Some(Change {
                 ends: Hold::of(pool, session, now_ms),
+                replaces: None,
                 waits_since_ms: None,
             }),
             Effect::Resize(_) => Some(Change {
                 ends: None,
+                replaces: None,
                 waits_since_ms: None,
             }),
             Effect::Heartbeat(_)
@@ -100,7 +106,9 @@ impl Change {
         let mut wrote = Wrote::default();
         match effect {
             Effect::Grant(grant) => {
-                wrote.expiry_of_same(ctx, scene, grant, self.ends);
+                let replaced = self.replaces.as_ref().map_or(0, |hold| hold.weight);
+                wrote.expiry_of_same(ctx, scene, grant, self.ends, replaced);
+                wrote.end_of_replaced(ctx, scene, grant, self.replaces);
                 let since_ms = scene.waits_since_ms.or(self.waits_since_ms);
                 let mut entry = entry_of_grant(ctx, scene, Event::Acquired, grant);
                 if let Some(since_ms) = since_ms {
@@ -110,7 +118,7 @@ impl Change {
                 wrote.add(ctx, &entry);
             }
             Effect::Import(grant) => {
-                wrote.expiry_of_same(ctx, scene, grant, self.ends);
+                wrote.expiry_of_same(ctx, scene, grant, self.ends, 0);
                 wrote.add(ctx, &entry_of_grant(ctx, scene, Event::Imported, grant));
             }
             Effect::Free { session, why } => {
@@ -118,7 +126,6 @@ impl Change {
                     Freed::Released => Event::Released,
                     Freed::Revoked => Event::Revoked,
                     Freed::Expired => Event::Expired,
-                    Freed::Replaced => Event::Replaced,
                 };
                 let mut entry = entry_of_session(ctx, scene, event, session, scene.used);
                 add_hold(&mut entry, event, self.ends);
@@ -147,21 +154,50 @@ impl Wrote {
         }
     }
 
-    /// A grant takes back the seats that its session still had when its lease expired.
+    /// A grant takes back the seats that its session still had when its lease expired, before it
+    /// ends a session of so many seats.
     fn expiry_of_same(
         &mut self,
         ctx: Ctx<'_>,
         scene: &Scene<'_>,
         grant: &Grant<'_>,
         hold: Option<Hold>,
+        replaced: u32,
     ) {
-        if hold.is_some() {
-            let used = scene.used.saturating_sub(grant.holder.weight.into());
+        if let Some(hold) = hold {
             let event = Event::Expired;
+            let used = scene.used_before(grant) + u64::from(replaced);
             let mut entry = entry_of_session(ctx, scene, event, grant.session, used);
-            add_hold(&mut entry, event, hold);
+            add_hold(&mut entry, event, Some(hold));
             self.add(ctx, &entry);
         }
+    }
+
+    /// A grant ends the session that it replaces.
+    fn end_of_replaced(
+        &mut self,
+        ctx: Ctx<'_>,
+        scene: &Scene<'_>,
+        grant: &Grant<'_>,
+        hold: Option<Hold>,
+    ) {
+        if let (Some(session), Some(hold)) = (grant.replaces, hold) {
+            let event = Event::Replaced;
+            let used = scene.used_before(grant);
+            let mut entry = entry_of_session(ctx, scene, event, session, used);
+            add_hold(&mut entry, event, Some(hold));
+            let successor = Sent::of(grant.session, scene.caller.session);
+            entry.add(Field::ReplacedBy, successor);
+            entry.add_user(scene.user.as_ref());
+            self.add(ctx, &entry);
+        }
+    }
+}
+
+impl Scene<'_> {
+    /// Seats that are taken before a grant, once what makes way for it has ended.
+    fn used_before(&self, grant: &Grant<'_>) -> u64 {
+        self.used.saturating_sub(grant.holder.weight.into())
     }
 }
 

@@ -145,6 +145,18 @@ fn effects_say_more_only_of_sessions_that_have_more() {
             "SEAT.ACQUIRE pool d 9 {} OWNER ann MAX 3",
             "GRANT d 9 T T - 0 0 1 - {} ann",
         ),
+        (
+            "SEAT.ACQUIRE pool e 9 {} OWNER ann MAX 3 TAKEOVER",
+            "GRANT e 9 T T - 0 0 1 - {} ann",
+        ),
+        (
+            "SEAT.ACQUIRE pool f 9 {} OWNER bob MAX 1 TAKEOVER",
+            "GRANT f 9 T T - 0 0 1 - {} bob",
+        ),
+        (
+            "SEAT.ACQUIRE pool g 9 {} OWNER bob MAX 1 TAKEOVER",
+            "GRANT g 9 T T - 0 0 1 - {} bob f",
+        ),
     ] {
         let sent = effects_of(&server, || dialog.succeeds(command));
         let sent: Vec<String> = sent.iter().map(|line| without_time(line)).collect();

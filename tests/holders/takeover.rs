@@ -1,7 +1,7 @@
 //! TAKEOVER: one session of the owner ends, and this one takes its place in the same step.
 
 use super::recording;
-use crate::support::{Dialog, Server, Waiter, total, units};
+use crate::support::{Dialog, Events, Server, Waiter, total, units};
 
 /// A pool in which `old`, then `new` were acquired by ann, a second apart.
 fn two_of_ann(server: &Server, seats: i64) -> Dialog {
@@ -16,7 +16,7 @@ fn two_of_ann(server: &Server, seats: i64) -> Dialog {
 }
 
 #[test]
-fn the_session_silent_for_the_longest_ends_in_one_unit() {
+fn the_session_silent_for_the_longest_ends_in_one_effect() {
     let server = recording().start();
     let mut dialog = two_of_ann(&server, 9);
     let sent = units(&server, || {
@@ -25,16 +25,102 @@ fn the_session_silent_for_the_longest_ends_in_one_unit() {
             r#"[1, ACQUIRED, 2, 9, "old"]"#,
         );
     });
-    assert_eq!(
-        sent,
-        [[
-            "pool FREE replaced old",
-            "pool GRANT c 9 T T - 0 0 1 - {} ann"
-        ]]
-    );
+    assert_eq!(sent, [["pool GRANT c 9 T T - 0 0 1 - {} ann old"]]);
     assert_eq!(dialog.sessions("pool"), ["c", "new"]);
     dialog.expect("SEAT.HEARTBEAT pool old", "[0, SESSION_NOT_ACTIVE]");
     assert_eq!(total(&server, "seat_replaced"), 1);
+}
+
+#[test]
+fn a_takeover_from_the_only_session_keeps_the_time_to_live_of_the_key() {
+    let (server, mut dialog) = recording().tcp().scene();
+    let replica = Server::builder().replica_of(&server).start();
+    let mut reader = Dialog::with(&replica);
+    dialog.expect("SEAT.ACQUIRE pool a 9 OWNER ann", "[1, ACQUIRED, 1, 9]");
+    dialog.expect("EXPIRE pool 1000", "1");
+    server.wait_for_offset(&replica);
+    let mut events = Events::of(&replica);
+    dialog.expect(
+        "SEAT.ACQUIRE pool b 9 OWNER ann MAX 1 TAKEOVER",
+        r#"[1, ACQUIRED, 1, 9, "a"]"#,
+    );
+    server.wait_for_offset(&replica);
+    assert_eq!(
+        events.until_now(),
+        ["seat.replaced pool", "seat.acquired pool"]
+    );
+    for dialog in [&mut dialog, &mut reader] {
+        assert!(dialog.number("TTL pool") > 900);
+        assert_eq!(dialog.sessions("pool"), ["b"]);
+    }
+    server.replica_agrees(&replica);
+    server.reloads_the_same("DEBUG LOADAOF");
+    assert!(dialog.number("TTL pool") > 900);
+}
+
+#[test]
+fn a_blocked_client_takes_over_in_one_effect() {
+    let (server, mut dialog) = recording().scene();
+    dialog.expect("SEAT.ACQUIRE pool heavy 2 WEIGHT 2", "[1, ACQUIRED, 2, 2]");
+    let mut waiter = Waiter::of(
+        &server,
+        "SEAT.ACQUIRE pool b 2 OWNER ann MAX 1 TAKEOVER BLOCK 0",
+    );
+    dialog.expect("SEAT.ACQUIRE pool a 3 OWNER ann", "[1, ACQUIRED, 3, 3]");
+    let sent = units(&server, || {
+        dialog.expect("SEAT.RELEASE pool heavy", "[1, RELEASED, 1]");
+        waiter.hears(r#"[1, ACQUIRED, 1, 2, "a"]"#);
+    });
+    assert_eq!(
+        sent,
+        [[
+            "pool FREE released heavy",
+            "pool GRANT b 2 T T - 0 0 1 - {} ann a"
+        ]]
+    );
+    assert_eq!(dialog.sessions("pool"), ["b"]);
+}
+
+#[test]
+fn an_expired_session_of_the_same_id_goes_with_the_one_that_is_replaced() {
+    let (server, mut dialog) = recording().scene();
+    dialog.expect("MULTI", "+OK");
+    for command in [
+        "SEAT.EFFECT pool GRANT a '9 1 1 - 0 0 1 -' {} ann",
+        "SEAT.EFFECT pool GRANT b '9 1 1 - 1000 2000' {}",
+        "SEAT.ACQUIRE pool b 9 OWNER ann MAX 1 TAKEOVER",
+    ] {
+        dialog.expect(command, "+QUEUED");
+    }
+    dialog.expect("EXEC", r#"[1, 1, [1, ACQUIRED, 1, 9, "a"]]"#);
+    assert_eq!(dialog.sessions("pool"), ["b"]);
+    assert_eq!(total(&server, "seat_replaced"), 1);
+    assert_eq!(total(&server, "seat_expired"), 1);
+}
+
+#[test]
+fn a_replica_without_the_replaced_session_grants_all_the_same_and_says_that_it_has_diverged() {
+    let (primary, replica) = Server::with_replica();
+    let mut dialog = Dialog::with(&primary);
+    for pool in ["pool", "other"] {
+        dialog.expect(
+            &format!("SEAT.ACQUIRE {pool} a 9 OWNER ann"),
+            "[1, ACQUIRED, 1, 9]",
+        );
+    }
+    primary.wait_for_offset(&replica);
+    let mut meddler = Dialog::with(&replica);
+    meddler.expect("CONFIG SET replica-read-only no", "+OK");
+    meddler.expect("DEL pool", "1");
+    for pool in ["pool", "other"] {
+        dialog.expect(
+            &format!("SEAT.ACQUIRE {pool} b 9 OWNER ann MAX 1 TAKEOVER"),
+            r#"[1, ACQUIRED, 1, 9, "a"]"#,
+        );
+    }
+    primary.wait_for_offset(&replica);
+    assert_eq!(total(&replica, "seat_ignored_effects"), 1);
+    primary.replica_agrees(&replica);
 }
 
 #[test]

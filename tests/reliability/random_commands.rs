@@ -316,7 +316,7 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
         _ => random.u8(..).to_string().into_bytes(),
     };
     let mut command = vec![b"SEAT.EFFECT".to_vec(), key(random).into_bytes()];
-    let session = session(random);
+    let (replaced, session) = (session(random), session(random));
     match random.u8(..9) {
         0 | 1 => {
             let mut numbers = vec![seats(random, taste)];
@@ -344,6 +344,9 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
             });
             if random.bool() && (holder || random.u8(..8) == 0) {
                 command.push(owner(random));
+                if random.u8(..4) == 0 {
+                    command.push(replaced);
+                }
             }
         }
         2 => {
@@ -397,7 +400,7 @@ fn effect(random: &mut Rng, taste: Taste) -> Words {
         6 => command.extend([b"LEAVE".to_vec(), session]),
         7 => command.extend([b"TOKEN".to_vec(), session, token_of_effect(random)]),
         _ => {
-            let why = ["released", "revoked", "expired", "replaced"][random.usize(..4)];
+            let why = ["released", "revoked", "expired"][random.usize(..3)];
             command.extend([b"FREE".to_vec(), why.into(), session]);
         }
     }
