@@ -19,6 +19,12 @@ macro_rules! words {
         }
 
         impl $name {
+            fn text(self) -> &'static [u8] {
+                match self {
+                    $($name::$word => $text.to_bytes(),)*
+                }
+            }
+
             /// The word as a string of the server's.
             pub(super) fn get(self) -> Str<'static> {
                 thread_local! {
@@ -165,6 +171,48 @@ impl<'a> Entry<'a> {
             .flat_map(|(field, value)| [field.get(), value.get()])
             .collect()
     }
+
+    /// The form in which the entry travels, see [`Travelling`].
+    pub(super) fn travelling(&self, id: EntryId, keep: usize, stream: &[u8]) -> Vec<u8> {
+        let mut form = Form::new(id, keep);
+        form.add(stream);
+        for (field, value) in &self.fields {
+            form.add(field.text());
+            form.add(value.get().bytes());
+        }
+        form.text
+    }
+}
+
+/// A form in which an entry travels, as it is written.
+struct Form {
+    text: Vec<u8>,
+    digits: itoa::Buffer,
+}
+
+impl Form {
+    /// Most are shorter.
+    const CAPACITY: usize = 384;
+
+    fn new(id: EntryId, keep: usize) -> Form {
+        let mut form = Form {
+            text: Vec::with_capacity(Form::CAPACITY),
+            digits: itoa::Buffer::new(),
+        };
+        for number in [id.ms, id.seq, keep as u64] {
+            let digits = form.digits.format(number);
+            form.text.extend_from_slice(digits.as_bytes());
+            form.text.push(b' ');
+        }
+        form
+    }
+
+    fn add(&mut self, string: &[u8]) {
+        let digits = self.digits.format(string.len());
+        self.text.extend_from_slice(digits.as_bytes());
+        self.text.push(b':');
+        self.text.extend_from_slice(string);
+    }
 }
 
 /// Whether the entries of grants have the sessions' metadata.
@@ -187,26 +235,6 @@ pub(crate) struct Travelling<'a> {
 }
 
 impl<'a> Travelling<'a> {
-    /// The form of what was appended to a stream.
-    pub(super) fn write(id: EntryId, keep: usize, stream: &[u8], fields: &[Str<'_>]) -> Vec<u8> {
-        let bytes: usize = fields.iter().map(|field| field.bytes().len() + 5).sum();
-        let mut text = Vec::with_capacity(64 + stream.len() + bytes);
-        let mut digits = itoa::Buffer::new();
-        for number in [id.ms, id.seq, keep as u64] {
-            text.extend_from_slice(digits.format(number).as_bytes());
-            text.push(b' ');
-        }
-        for bytes in [stream]
-            .into_iter()
-            .chain(fields.iter().map(|field| field.bytes()))
-        {
-            text.extend_from_slice(digits.format(bytes.len()).as_bytes());
-            text.push(b':');
-            text.extend_from_slice(bytes);
-        }
-        text
-    }
-
     /// Reads it back. `None` if it is not such a form.
     pub(crate) fn read(text: &'a [u8]) -> Option<Travelling<'a>> {
         let mut rest = text;

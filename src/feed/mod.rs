@@ -119,7 +119,7 @@ fn append_to(ctx: Ctx<'_>, feed: &Feed, entry: &Entry<'_>) -> Option<Appended> {
     let fields = entry.strings();
     match try_append(ctx, feed, name.get(), &fields) {
         Ok((id, keep, was_trimmed)) => {
-            let text = Travelling::write(id, keep, name.get().bytes(), &fields);
+            let text = entry.travelling(id, keep, name.get().bytes());
             Some(Appended {
                 argument: OwnedStr::new(&text),
                 news: News {
