@@ -172,9 +172,16 @@ impl Holders {
         deadline_ms: Option<i64>,
         heard_ms: i64,
     ) {
-        if let Some(held) = self.held(slot) {
+        let Some(held) = self.held(slot) else {
+            return;
+        };
+        if old_ms != deadline_ms {
             self.remove_deadline(slot, held, old_ms);
             self.insert_deadline(slot, held, deadline_ms, heard_ms);
+        } else if held.owner != NOBODY {
+            let at = (held.owner, deadline_ms.unwrap_or(NO_DEADLINE));
+            let weight = held.weight.get();
+            self.owned.set(at, slot, Owned { heard_ms, weight });
         }
     }
 

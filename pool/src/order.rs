@@ -553,6 +553,38 @@ impl<T: Value, A: Copy + Ord> Order<T, A> {
         Some(entry)
     }
 
+    /// Gives the entry of `slot` at `at` another value, and returns whether there is one. O(log n).
+    pub(crate) fn set(&mut self, at: A, slot: u32, value: T) -> bool {
+        let key = (at, slot);
+        let number = self.groups.part_for(key);
+        let Some(group) = self.groups.parts.get_mut(number) else {
+            return false;
+        };
+        let position = group.leaves.part_for(key);
+        let Some(leaf) = group.leaves.parts.get_mut(position) else {
+            return false;
+        };
+        let Ok(within) = leaf.entries.binary_search_by_key(&key, Entry::key) else {
+            return false;
+        };
+        let entry = &mut leaf.entries[within];
+        let old = entry.amount();
+        entry.value = value;
+        let new = entry.amount();
+        if leaf.sum.subtract(old) {
+            leaf.sum.add(new);
+        } else {
+            leaf.sum = sum_of(&leaf.entries);
+        }
+        let size = &mut self.sizes[number];
+        if size.sum.subtract(old) {
+            size.sum.add(new);
+        } else {
+            size.sum = group.sum();
+        }
+        true
+    }
+
     /// Keeps neighbouring leaves from both being nearly empty, so that scattered removals do not
     /// leave many small ones.
     fn merge_leaf(&mut self, number: usize, position: usize) {
@@ -768,7 +800,11 @@ mod tests {
                     // Long runs of values that add nothing.
                     let value = if at < 300 { 0 } else { slot };
                     if model.insert(key, value).is_none() {
+                        prop_assert!(!order.set(at, slot, value));
                         order.insert(Entry { at, slot, value });
+                    } else {
+                        model.insert(key, value / 2);
+                        prop_assert!(order.set(at, slot, value / 2));
                     }
                 } else {
                     let near = model.range(key..).next().or_else(|| model.iter().next());
@@ -796,9 +832,7 @@ mod tests {
                     if model.insert(key, value).is_none() {
                         order.insert(Entry { at, slot, value: Ranked(value) });
                     } else {
-                        model.insert(key, value);
-                        order.remove(at, slot);
-                        order.insert(Entry { at, slot, value: Ranked(value) });
+                        prop_assert!(order.set(at, slot, Ranked(value)));
                     }
                 } else {
                     let near = model.range(key..).next().or_else(|| model.iter().next());
@@ -838,6 +872,10 @@ mod tests {
             assert!(steps <= groups, "{steps} from {first} to {last}");
         }
         // Each is the least of its leaf and of its group.
+        for slot in entries / 2..entries {
+            let steps = added_by(|| order.set(slot.into(), slot, Ranked(slot + 1)));
+            assert!(steps <= within_groups, "{steps} to change {slot}");
+        }
         for slot in entries / 2..entries {
             let steps = added_by(|| order.remove(slot.into(), slot));
             assert!(steps <= within_groups, "{steps} to remove {slot}");
