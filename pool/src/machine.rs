@@ -957,10 +957,17 @@ impl<'h, H: Host> Machine<'h, H> {
     /// of the queue whose owners have reached their limits by then, and returns how many were
     /// granted seats. O(m log n), where m is no more than [`Host::BATCH`] and the number of tickets
     /// in turn whose owners are limited, a thousand of these at most; O(1) while nobody waits.
+    #[inline]
     pub fn serve(&mut self) -> usize {
-        if self.queue().is_empty() {
-            return 0;
+        match self.queue().is_empty() {
+            true => 0,
+            false => self.serve_some(),
         }
+    }
+
+    /// Apart, so that a grant for which nobody waits does not call it.
+    #[inline(never)]
+    fn serve_some(&mut self) -> usize {
         let maintained = self.maintain_tickets();
         let (mut granted, mut served) = (0, 0);
         let mut may_reclaim = H::BATCH;
@@ -987,6 +994,9 @@ impl<'h, H: Host> Machine<'h, H> {
     /// session's turn, since each of them counts for it already. Returns how many those were, or
     /// `None` if some are left.
     fn serve_ahead_of(&mut self, arrival: Option<u64>) -> Option<usize> {
+        if self.host.blocked().is_empty() {
+            return Some(0);
+        }
         let mut may_reclaim = H::BATCH;
         for served in 0..H::BATCH {
             if !self.is_turn_ahead_of(arrival) {
