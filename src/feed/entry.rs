@@ -1,7 +1,5 @@
 //! An entry of the feed: its fields, and the form in which it travels in an effect.
 
-use std::ffi::CStr;
-
 use seat_pool::Claim;
 
 use super::node;
@@ -21,15 +19,15 @@ macro_rules! words {
         impl $name {
             fn text(self) -> &'static [u8] {
                 match self {
-                    $($name::$word => $text.to_bytes(),)*
+                    $($name::$word => $text,)*
                 }
             }
 
             /// The word as a string of the server's.
             pub(super) fn get(self) -> Str<'static> {
                 thread_local! {
-                    static WORDS: Vec<Str<'static>> = [$($text),*]
-                        .map(|text: &CStr| OwnedStr::new(text.to_bytes()).leak())
+                    static WORDS: Vec<Str<'static>> = [$($name::$word),*]
+                        .map(|word| OwnedStr::new(word.text()).leak())
                         .into();
                 }
                 WORDS.with(|words| words[self as usize])
@@ -42,61 +40,61 @@ words! {
     /// What an entry is about.
     Event {
         /// A session was granted its seats.
-        Acquired = c"acquired",
+        Acquired = b"acquired",
         /// A session gave its seats back.
-        Released = c"released",
+        Released = b"released",
         /// The lease of a session expired, or it was silent for too long.
-        Expired = c"expired",
+        Expired = b"expired",
         /// Somebody with the right to do so took a session's seats away.
-        Revoked = c"revoked",
+        Revoked = b"revoked",
         /// Another session of its owner has taken a session's place.
-        Replaced = c"replaced",
+        Replaced = b"replaced",
         /// A session left the queue, since its owner had reached its limit when its turn came.
-        OwnerLimit = c"owner_limit",
+        OwnerLimit = b"owner_limit",
         /// A session joined the queue.
-        Queued = c"queued",
+        Queued = b"queued",
         /// A session left the queue without a seat.
-        Left = c"left",
+        Left = b"left",
         /// The limit is another.
-        Resized = c"resized",
+        Resized = b"resized",
         /// A session was adopted from the legacy keys.
-        Imported = c"imported",
+        Imported = b"imported",
         /// The pool was given back to the legacy keys.
-        Exported = c"exported",
+        Exported = b"exported",
         /// The pool came from another name.
-        Renamed = c"renamed",
+        Renamed = b"renamed",
         /// A copy of another pool, or one that was restored or moved, came under the name.
-        Copied = c"copied",
+        Copied = b"copied",
         /// The pool went by other means than its sessions' ends.
-        Dropped = c"dropped",
+        Dropped = b"dropped",
         /// A call was refused: the one event of the denial feed.
-        Denied = c"denied",
+        Denied = b"denied",
     }
 }
 
 words! {
     /// A field of an entry.
     Field {
-        Event = c"event",
-        Pool = c"pool",
-        Session = c"session",
-        Node = c"node",
-        Used = c"used",
-        Seats = c"seats",
-        Owner = c"owner",
-        Weight = c"weight",
-        Metadata = c"metadata",
-        HeldS = c"held_s",
-        Heartbeats = c"heartbeats",
-        WaitedMs = c"waited_ms",
-        LeaseMs = c"lease_ms",
-        DeadlineMs = c"deadline_ms",
-        ReplacedBy = c"replaced_by",
-        From = c"from",
-        User = c"user",
-        Reason = c"reason",
-        Held = c"held",
-        Max = c"max",
+        Event = b"event",
+        Pool = b"pool",
+        Session = b"session",
+        Node = b"node",
+        Used = b"used",
+        Seats = b"seats",
+        Owner = b"owner",
+        Weight = b"weight",
+        Metadata = b"metadata",
+        HeldS = b"held_s",
+        Heartbeats = b"heartbeats",
+        WaitedMs = b"waited_ms",
+        LeaseMs = b"lease_ms",
+        DeadlineMs = b"deadline_ms",
+        ReplacedBy = b"replaced_by",
+        From = b"from",
+        User = b"user",
+        Reason = b"reason",
+        Held = b"held",
+        Max = b"max",
     }
 }
 
