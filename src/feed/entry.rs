@@ -100,6 +100,7 @@ words! {
 
 /// An entry that is being made.
 pub(crate) struct Entry<'a> {
+    pool: Str<'a>,
     fields: Vec<(Field, Sent<'a>)>,
 }
 
@@ -122,12 +123,17 @@ impl<'a> Entry<'a> {
         fields.push((Field::Pool, Sent::Known(pool)));
         fields.extend(session.map(|session| (Field::Session, session)));
         fields.push((Field::Node, Sent::Known(node(ctx))));
-        let mut entry = Entry { fields };
+        let mut entry = Entry { pool, fields };
         entry.add_number(Field::Used, used);
         if let Some(seats) = seats {
             entry.add_number(Field::Seats, seats);
         }
         entry
+    }
+
+    /// Whether it is about the pool of this name, even if there is none.
+    pub(super) fn is_about(&self, name: Str<'_>) -> bool {
+        self.pool.bytes() == name.bytes()
     }
 
     /// Adds a field.

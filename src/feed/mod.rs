@@ -117,7 +117,12 @@ pub(crate) fn append_denial(ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended>
 fn append_to(ctx: Ctx<'_>, feed: &Feed, entry: &Entry<'_>) -> Option<Appended> {
     let name = feed.name.get()?;
     let fields = entry.strings();
-    match try_append(ctx, feed, name.get(), &fields) {
+    // The pool's key is open.
+    let outcome = match entry.is_about(name.get()) {
+        true => Err(Error::WrongType),
+        false => try_append(ctx, feed, name.get(), &fields),
+    };
+    match outcome {
         Ok((id, keep, was_trimmed)) => {
             let text = entry.travelling(id, keep, name.get().bytes());
             Some(Appended {
