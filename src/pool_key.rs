@@ -487,7 +487,7 @@ impl Host for PoolKey<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         let (event, total) = match notice {
             Notice::Joined(_) => (Events::QUEUED, &stats::QUEUED),
-            Notice::Left(_) => (Events::LEFT, &stats::LEFT),
+            Notice::Left(_) | Notice::Lost(_) => (Events::LEFT, &stats::LEFT),
             Notice::Served => (Events::GRANTED, &stats::GRANTED),
             Notice::OwnerLimit(_) => {
                 self.after.publish(Events::LEFT);
@@ -499,9 +499,15 @@ impl Host for PoolKey<'_> {
         total.add();
         if feed::is_on(self.ctx) {
             match notice {
-                Notice::Joined(wait) => self.write_wait(Event::Queued, wait),
-                Notice::Left(wait) => self.write_wait(Event::Left, wait),
-                Notice::OwnerLimit(wait) => self.write_wait(Event::OwnerLimit, wait),
+                Notice::Joined(wait) => self.write_wait(Event::Queued, wait, self.user()),
+                Notice::Left(wait) => self.write_wait(Event::Left, wait, self.user()),
+                Notice::Lost(wait) => self.write_wait(Event::Left, wait, None),
+                Notice::OwnerLimit(wait) => {
+                    let caller = self.caller.text.session;
+                    let is_caller = caller.is_some_and(|caller| *caller.bytes() == *wait.session);
+                    let user = self.user().filter(|_| is_caller);
+                    self.write_wait(Event::OwnerLimit, wait, user);
+                }
                 Notice::Served => {}
             }
         }

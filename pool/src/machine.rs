@@ -111,6 +111,8 @@ pub enum Notice<'a> {
     Joined(Wait<'a>),
     /// A session has left the queue without a seat.
     Left(Wait<'a>),
+    /// The same, since its ticket was lost: nobody has taken it out.
+    Lost(Wait<'a>),
     /// A session that waited was granted a seat.
     Served,
     /// A session has left the queue without a seat when its turn came, since its owner had reached
@@ -1106,7 +1108,12 @@ impl<'h, H: Host> Machine<'h, H> {
                 Some(Some(ticket_ms)) => self.renew_ticket(session, renewal_ms(ticket_ms)),
                 // The client never asked for a ticket: it waits on without.
                 Some(None) if is_lost => self.drop_ticket(session),
-                None if is_lost => self.leave(session),
+                None if is_lost => {
+                    if let Some(wait) = self.wait_of(session) {
+                        self.drop_ticket(session);
+                        self.host.notice(Notice::Lost(wait.of(session)));
+                    }
+                }
                 _ => continue,
             }
             maintained += 1;

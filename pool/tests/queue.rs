@@ -1866,7 +1866,7 @@ impl Host for Key<'_> {
                 self.sent_away.extend(self.left_over_limit.take());
                 self.woken += 1;
             }
-            Notice::Left(_) => {}
+            Notice::Left(_) | Notice::Lost(_) => {}
         }
     }
 

@@ -38,6 +38,7 @@ enum What {
         left_ms: i64,
         owner: Option<Box<[u8]>>,
         weight: u32,
+        user: Option<OwnedStr>,
     },
 }
 
@@ -146,12 +147,13 @@ pub(crate) fn arrived(
     }
 }
 
-/// A session has left the queue of a pool where nothing can be written.
+/// A session has left the queue of a pool where nothing can be written. `user` is whose client it
+/// is, if that is still there.
 pub(crate) fn put_off_left(
     ctx: Ctx<'_>,
-    database: c_int,
-    pool: &[u8],
+    (database, pool): (c_int, &[u8]),
     wait: Wait<'_>,
+    user: Option<OwnedStr>,
     now_ms: i64,
 ) {
     if is_on(ctx) {
@@ -165,6 +167,7 @@ pub(crate) fn put_off_left(
                 left_ms: now_ms,
                 owner: wait.claim.owner.map(Box::from),
                 weight: wait.claim.weight,
+                user,
             },
         });
     }
@@ -279,11 +282,13 @@ impl Note {
                 left_ms,
                 owner,
                 weight,
+                user,
                 ..
             } => {
                 let owner = owner.as_ref().map(|owner| Sent::of(owner, None));
                 entry.add_holder(owner, *weight);
                 entry.add_wait(*left_ms, *since_ms);
+                entry.add_user(user.as_ref());
             }
         }
         entry

@@ -39,21 +39,18 @@ impl PoolKey<'_> {
         wrote.arguments
     }
 
-    /// Writes that a session has joined the queue or left it.
-    pub(super) fn write_wait(&mut self, event: Event, wait: Wait<'_>) {
+    /// Writes that a session has joined the queue or left it. `user` is who has done so, or has
+    /// taken it out.
+    pub(super) fn write_wait(&mut self, event: Event, wait: Wait<'_>, user: Option<OwnedStr>) {
         let now_ms = self.moment.now_ms;
         if !matches!(self.mode, Mode::Write | Mode::Tend) {
-            feed::put_off_left(self.ctx, self.database, self.name.bytes(), wait, now_ms);
+            let name = (self.database, self.name.bytes());
+            feed::put_off_left(self.ctx, name, wait, user, now_ms);
             return deadlines::run_soon(self.ctx);
         }
         self.write_pending();
         let caller = self.caller.text;
         let session = Sent::of(wait.session, caller.session);
-        // Others leave in this command, too, such as those with lost tickets.
-        let user = match session {
-            Sent::Known(_) => self.user(),
-            Sent::Copied(_) => None,
-        };
         let seats = Some(wait.seats);
         let mut entry = Entry::new(
             self.ctx,
@@ -134,7 +131,7 @@ impl PoolKey<'_> {
 
     /// The user whose client the change is about, if it is one's: the one who is served, or who
     /// calls.
-    fn user(&self) -> Option<OwnedStr> {
+    pub(super) fn user(&self) -> Option<OwnedStr> {
         match &self.served {
             Some(served) => self.ctx.user_of(served.connection),
             None if self.mode == Mode::Tend => None,
