@@ -20,13 +20,13 @@ const HOUR: i64 = 3600;
 const HOUR_MS: i64 = 1000 * HOUR;
 
 /// How far a server's clock is ahead of the machine's, changeable while it runs.
-struct Clock {
+pub struct Clock {
     dir: TempDir,
     ahead: File,
 }
 
 impl Clock {
-    fn ahead_by(seconds: i64) -> Clock {
+    pub fn ahead_by(seconds: i64) -> Clock {
         let dir = TempDir::new().expect("a directory");
         let ahead = File::create(dir.path().join("ahead")).expect("a file");
         let clock = Clock { dir, ahead };
@@ -43,7 +43,7 @@ impl Clock {
     /// As [`Clock::set_ahead_by`], and returns when the server itself has looked: Valkey 9.1 goes
     /// by one look for a millisecond.
     #[track_caller]
-    fn step_ahead_to(&self, seconds: i64, dialog: &mut Dialog) {
+    pub fn step_ahead_to(&self, seconds: i64, dialog: &mut Dialog) {
         self.set_ahead_by(seconds);
         eventually("the server has looked at its clock", || {
             let before_ms = now_ms();
@@ -51,7 +51,7 @@ impl Clock {
         });
     }
 
-    fn of(&self, builder: Builder) -> Builder {
+    pub fn of(&self, builder: Builder) -> Builder {
         builder
             .env("LD_PRELOAD", library())
             .env("SEAT_TEST_AHEAD", self.dir.path().join("ahead"))

@@ -11,6 +11,7 @@ mod commands;
 mod data_sets;
 mod data_type;
 mod doc_examples;
+mod feed;
 mod holders;
 mod leases;
 mod memory_leaks;
