@@ -25,7 +25,7 @@ COLUMNS = [{"from": "from_pool", "user": "user_name"}.get(field, field) for fiel
 
 TABLES = [
     "CREATE TABLE IF NOT EXISTS seat_entries (node TEXT, ms BIGINT, seq BIGINT, "
-    + ", ".join(f"{column} {type}" for column, type in zip(COLUMNS, FIELDS.values()))
+    + ", ".join(f"{column} {kind}" for column, kind in zip(COLUMNS, FIELDS.values()))
     + ", PRIMARY KEY (ms, seq, node))",
     "CREATE TABLE IF NOT EXISTS seat_holds (pool TEXT NOT NULL, session TEXT NOT NULL, "
     "owner TEXT, weight BIGINT NOT NULL, from_ms BIGINT NOT NULL, until_ms BIGINT)",
@@ -64,8 +64,10 @@ def text(value: bytes) -> str:
 
 
 class Worker:
-    def __init__(self, server: redis.Redis, stream: str, database: Any, mark: str, batch: int):
-        """`database` is a connection of DB-API whose statements take parameters as `mark`."""
+    def __init__(self, server: Any, stream: str, database: Any, mark: str, batch: int) -> None:
+        """`server` is a client of redis-py that does not decode replies, and `database` a
+        connection of DB-API whose statements take parameters as `mark`.
+        """
         self.server, self.stream, self.batch = server, stream, batch
         self.database, self.mark = database, mark
         for table in TABLES:

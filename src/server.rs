@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::LazyLock;
 
+use crate::config;
 use crate::ffi::{Ctx, Info, OwnedStr, has_function};
 
 /// The server's name and its own version. What INFO states as Redis's is, on Valkey, the version
@@ -149,5 +150,10 @@ pub(crate) fn warn(ctx: Ctx<'_>) {
         ctx.log_warning(&format!(
             "maxmemory-policy {policy} may evict a pool with all its sessions, whose seats are then granted again; use noeviction"
         ));
+        if config::FEED.is_on() || config::DENIAL_FEED.is_on() {
+            ctx.log_warning(&format!(
+                "maxmemory-policy {policy} may evict a feed with all its entries; use noeviction"
+            ));
+        }
     }
 }

@@ -28,6 +28,9 @@ const VARYING_FIELD: &str = "\"memory_bytes\"";
 /// Numbers in the replies to these depend on how long redis-cli takes.
 const VARYING_COMMANDS: [&str; 2] = ["SEAT.PTTL ", "SEAT.QUEUE "];
 
+/// The text in the line below these depends on the server, or on how long redis-cli takes.
+const VARYING_TEXTS: [&str; 2] = ["\"node\"", "\"held_s\""];
+
 /// A cursor of SEAT.SCAN has so many.
 const CURSOR_DIGITS: usize = 19;
 
@@ -35,25 +38,25 @@ const CURSOR_DIGITS: usize = 19;
 const DEFECT: &str =
     "ERR internal error of the seat module, see the server's log; please report it";
 
-struct Page {
+pub struct Page {
     name: String,
     text: String,
 }
 
 /// A fenced block.
-struct Block<'a> {
+pub struct Block<'a> {
     /// The words after the opening fence; the first is the language.
     info: Vec<&'a str>,
     /// Where to find it: `page:line`.
     at: String,
-    body: String,
+    pub body: String,
 }
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn page(name: &str) -> Page {
+pub fn page(name: &str) -> Page {
     let text = fs::read_to_string(root().join(name));
     Page {
         name: name.to_owned(),
@@ -77,7 +80,7 @@ fn pages() -> Vec<Page> {
 }
 
 impl Page {
-    fn blocks(&self, language: &str) -> Vec<Block<'_>> {
+    pub fn blocks(&self, language: &str) -> Vec<Block<'_>> {
         let mut blocks = Vec::new();
         let mut open: Option<Block> = None;
         for (number, line) in self.text.lines().enumerate() {
@@ -251,11 +254,12 @@ fn is_duration(line: &str) -> bool {
 const ADVICE: &str = " Please use EVAL.";
 
 /// The rule that `docs/commands.md` states: ten, thirteen or sixteen digits in a row are a time,
-/// nineteen are a cursor, and the memory of a pool, the rest of a lease and the length of a wait
-/// vary; all else is exact.
+/// with the rest of an entry's id behind it if it is one, nineteen are a cursor, and the memory of a
+/// pool, the rest of a lease, the length of a wait, a node and how long a seat was held vary; all
+/// else is exact.
 fn mask(transcript: &str) -> String {
     let mut masked = String::new();
-    let (mut is_below_field, mut is_in_reply) = (false, false);
+    let (mut is_below_field, mut is_below_text, mut is_in_reply) = (false, false, false);
     for line in transcript.lines() {
         if let Some(command) = line.strip_prefix(PROMPT) {
             is_in_reply = VARYING_COMMANDS
@@ -264,6 +268,10 @@ fn mask(transcript: &str) -> String {
         }
         let varies = is_below_field || is_in_reply;
         let mut rest = line;
+        if is_below_text && let Some((before, _)) = line.split_once('"') {
+            masked += before;
+            rest = "<text>";
+        }
         while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
             let digits = &rest[start..];
             let length = digits
@@ -279,18 +287,22 @@ fn mask(transcript: &str) -> String {
                 number => number,
             };
             rest = after;
+            if length == 13 && let Some(behind) = after.strip_prefix('-') {
+                rest = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+            }
         }
         masked += rest.strip_suffix(ADVICE).unwrap_or(rest);
         masked.push('\n');
         is_below_field = line.contains(VARYING_FIELD);
+        is_below_text = VARYING_TEXTS.iter().any(|text| line.ends_with(text));
     }
     masked
 }
 
 #[test]
 fn masking_hides_what_varies_and_no_more() {
-    let shown = " 1) \"x\\\":1795959281,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) 952\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) 359999\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n127.0.0.1:6379> SEAT.QUEUE a\n1) 1) \"b2\"\n   2) (integer) 7\n127.0.0.1:6379> SEAT.COUNT a\n(integer) 7\n";
-    let masked = " 1) \"x\\\":<time>,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) <number>\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) <number>\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n127.0.0.1:6379> SEAT.QUEUE a\n1) 1) \"b2\"\n   2) (integer) <number>\n127.0.0.1:6379> SEAT.COUNT a\n(integer) 7\n";
+    let shown = " 1) \"x\\\":1795959281,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) 952\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) 359999\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n127.0.0.1:6379> SEAT.QUEUE a\n1) 1) \"b2\"\n   2) (integer) 7\n127.0.0.1:6379> SEAT.COUNT a\n(integer) 7\n1) 1) \"1795959281000-12\"\n   2) 1) \"node\"\n      2) \"16a1da16\"\n      3) \"held\"\n      4) \"1\"\n";
+    let masked = " 1) \"x\\\":<time>,\"\n 2) (integer) 179595928\n15) \"memory_bytes\"\n16) (integer) <number>\n17) (integer) 952\n127.0.0.1:6379> SEAT.PTTL a b\n(integer) <number>\n127.0.0.1:6379> SEAT.PTTL a c\n(integer) -1\n127.0.0.1:6379> SEAT.QUEUE a\n1) 1) \"b2\"\n   2) (integer) <number>\n127.0.0.1:6379> SEAT.COUNT a\n(integer) 7\n1) 1) \"<time>\"\n   2) 1) \"node\"\n      2) <text>\n      3) \"held\"\n      4) \"1\"\n";
     assert_eq!(mask(shown), masked);
 }
 

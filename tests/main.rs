@@ -12,6 +12,7 @@ mod data_sets;
 mod data_type;
 mod doc_examples;
 mod feed;
+mod feed_to_database;
 mod holders;
 mod leases;
 mod memory_leaks;

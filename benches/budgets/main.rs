@@ -16,6 +16,7 @@ mod charts;
 mod client;
 mod cores;
 mod expiry;
+mod feed;
 mod instructions;
 mod load;
 mod longest;
@@ -36,6 +37,7 @@ use std::time::Instant;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use expiry::Expiry;
+use feed::Feed;
 use load::Load;
 use longest::Longest;
 use options::Options;
@@ -46,9 +48,10 @@ use sides::{Host, Side};
 use size::{Pools, Size};
 use speed::Speed;
 
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 8] = [
     "calls",
     "options",
+    "feed",
     "size",
     "longest",
     "expiry",
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         machine,
         speed,
         options: wanted("options").then(|| Options::measure(&scale)),
+        feed: wanted("feed").then(|| Feed::measure(&scale)),
         size,
         load,
         longest: wanted("longest").then(|| Longest::measure(&scale)),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::charts::{self, Series, figure};
 use crate::expiry::Expiry;
+use crate::feed::{self, Feed};
 use crate::instructions::Count;
 use crate::load::Load;
 use crate::longest::{LOGGED_MICROS, Longest};
@@ -24,6 +25,7 @@ pub struct Measured {
     pub sides: Vec<Side>,
     pub speed: Option<Speed>,
     pub options: Option<Options>,
+    pub feed: Option<Feed>,
     pub size: Option<Size>,
     pub longest: Option<Longest>,
     pub expiry: Option<Expiry>,
@@ -96,6 +98,14 @@ pub fn budgets(measured: &Measured) -> Vec<Budget> {
     }
     if let Some(options) = &measured.options {
         budgets.extend(budgets_of_options(options));
+    }
+    if let Some(feed) = &measured.feed {
+        budgets.push(Budget::new(
+            "ACQUIRE in pipelines of 16 with the feed: its throughput in units of that without",
+            Bound::AtLeast(0.5),
+            feed.ratio(Operation::Acquire),
+            "×",
+        ));
     }
     if let Some(size) = &measured.size {
         budgets.extend(budgets_of_size(size));
@@ -268,6 +278,9 @@ pub fn tables(measured: &mut Measured) -> Vec<(&'static str, String)> {
     }
     if let Some(options) = &measured.options {
         tables.push(("options", grants_with_options(options)));
+    }
+    if let Some(feed) = &measured.feed {
+        tables.push(("feed", throughput_with_feeds(feed)));
     }
     if let Some(size) = &measured.size {
         tables.push(("memory", memory(size)));
@@ -457,6 +470,27 @@ fn grants_with_options(options: &Options) -> String {
             "in pipelines of 16, 16 connections",
             "µs",
             "in units of a plain grant",
+        ],
+        rows,
+    )
+}
+
+fn throughput_with_feeds(feed: &Feed) -> String {
+    let rows = feed::WRITTEN.map(|operation| {
+        let [without, with] = feed.calls_per_second(operation);
+        vec![
+            operation.name().to_owned(),
+            figure(without, 0),
+            figure(with, 0),
+            format!("{:.2}×", feed.ratio(operation)),
+        ]
+    });
+    table(
+        &[
+            "calls a second, × 16",
+            "without",
+            "with the feeds",
+            "in units of that without",
         ],
         rows,
     )

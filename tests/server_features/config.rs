@@ -290,6 +290,24 @@ fn the_log_names_versions_and_warns_of_policies_that_evict() {
     }
 }
 
+#[test]
+fn the_log_warns_of_policies_that_evict_a_feed() {
+    for (policy, arguments, warned) in [
+        ("allkeys-lru", "feed seat:feed", true),
+        ("allkeys-random", "denial-feed seat:denied", true),
+        ("allkeys-lru", "feed-maxlen 1000", false),
+        ("noeviction", "feed seat:feed", false),
+    ] {
+        let server = Server::builder()
+            .config(&format!("maxmemory-policy {policy}"))
+            .module_args(arguments)
+            .start();
+        let log = server.log();
+        let warning = format!("maxmemory-policy {policy} may evict a feed");
+        assert_eq!(log.contains(&warning), warned, "{policy}, {arguments}:\n{log}");
+    }
+}
+
 const LISTS: [&str; 3] = ["acquire-sha", "release-sha", "heartbeat-sha"];
 
 /// Which lists the log says are missing, warning by warning.

@@ -58,6 +58,7 @@ pub mod workload;
 
 pub use dialog::{Dialog, Traces, arguments, total, total_becomes, totals, wait_for_reclaim};
 pub use events::Events;
+pub use process::Process;
 pub use server::{Builder, Product, Server, default_binary};
 pub use stream::{Command, effects_of, line, replicated, units, without_time, words};
 pub use wait::{eventually, eventually_within, now_ms};
