@@ -1,17 +1,14 @@
 //! examples/feed_to_database.py copies the feed into a database, and what docs/feed.md asks of that
 //! is answered right.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::blocked_clients::python::python;
 use crate::doc_examples::page;
 use crate::support::{Dialog, Process, Server, total_becomes};
 
-const WORKER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/examples/feed_to_database.py"
-);
+const WORKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/feed_to_database.py");
 
 /// Prints the rows of a query: the values with a comma between, `-` for none.
 const QUERY: &str = r#"
@@ -58,7 +55,12 @@ impl Copy {
     /// Copies all that there is.
     #[track_caller]
     fn catch_up(&self) {
-        succeeded(&self.worker(&["--once", "--batch", "3"]).output().expect("Python runs"));
+        succeeded(
+            &self
+                .worker(&["--once", "--batch", "3"])
+                .output()
+                .expect("Python runs"),
+        );
     }
 
     #[track_caller]
@@ -136,9 +138,14 @@ fn a_worker_killed_again_and_again_misses_no_entry_and_writes_none_twice() {
         let mut worker = copy.worker(&["--batch", "2", "--pause", "0.001"]);
         let mut worker = Process::spawn(&mut worker).expect("Python runs");
         let mut wait = Command::new(python());
-        wait.args(["-c", AWAIT]).arg(&copy.file).arg(seen.to_string());
+        wait.args(["-c", AWAIT])
+            .arg(&copy.file)
+            .arg(seen.to_string());
         succeeded(&wait.output().expect("Python runs"));
-        assert!(worker.try_wait().expect("its status").is_none(), "it works on");
+        assert!(
+            worker.try_wait().expect("its status").is_none(),
+            "it works on"
+        );
     }
     dialog.ask_all(later.iter().cloned());
     copy.catch_up();
@@ -208,7 +215,10 @@ fn who_had_a_seat_at_a_moment_is_one_query() {
     let steps = [
         ("SEAT.ACQUIRE pool a 3", 1),
         ("SEAT.ACQUIRE pool heavy 3 WEIGHT 2 OWNER ann MAX 1", 1),
-        ("SEAT.ACQUIRE pool heir 3 WEIGHT 2 OWNER ann MAX 1 TAKEOVER", 2),
+        (
+            "SEAT.ACQUIRE pool heir 3 WEIGHT 2 OWNER ann MAX 1 TAKEOVER",
+            2,
+        ),
         ("SEAT.RELEASE pool a", 1),
         ("SEAT.ACQUIRE pool a 3", 1),
         ("SEAT.REVOKE pool a", 1),
@@ -236,7 +246,11 @@ fn who_had_a_seat_at_a_moment_is_one_query() {
     copy.catch_up();
     for (step, moment, holders) in moments {
         for (pool, holders) in pools.iter().zip(holders) {
-            assert_eq!(copy.holders_at(pool, moment), holders, "{pool} after {step}");
+            assert_eq!(
+                copy.holders_at(pool, moment),
+                holders,
+                "{pool} after {step}"
+            );
         }
     }
     let deadline = "SELECT deadline_ms FROM seat_entries WHERE event = 'expired'";

@@ -304,7 +304,11 @@ fn the_log_warns_of_policies_that_evict_a_feed() {
             .start();
         let log = server.log();
         let warning = format!("maxmemory-policy {policy} may evict a feed");
-        assert_eq!(log.contains(&warning), warned, "{policy}, {arguments}:\n{log}");
+        assert_eq!(
+            log.contains(&warning),
+            warned,
+            "{policy}, {arguments}:\n{log}"
+        );
     }
 }
 
