@@ -274,12 +274,14 @@ fn what_no_entry_tells_is_looked_up() {
     dialog.expect("DEL seat:feed", "1");
     copy.catch_up();
     assert_eq!(copy.holders("pool"), ["a", "b"]);
+    dialog.acquire("pool", "later", 100, "{}");
+    copy.catch_up();
 
     let payload = dialog.bytes(&["DUMP", "pool"]);
     dialog.restore("restored", &payload, &[]);
-    total_becomes(&server, "seat_feed_entries", 3);
+    total_becomes(&server, "seat_feed_entries", 4);
     copy.catch_up();
-    assert_eq!(copy.holders("restored"), ["a", "b"]);
+    assert_eq!(copy.holders("restored"), ["a", "b", "later"]);
 
     // A crash may forget that the pool was dropped.
     dialog.expect("DEL restored", "1");
@@ -288,7 +290,7 @@ fn what_no_entry_tells_is_looked_up() {
     let mut dialog = Dialog::with(&server);
     dialog.acquire("pool", "c", 100, "{}");
     copy.catch_up();
-    assert_eq!(copy.holders("pool"), ["a", "b", "c"]);
+    assert_eq!(copy.holders("pool"), ["a", "b", "c", "later"]);
     assert!(copy.holders("restored").is_empty());
     assert_eq!(copy.gaps(), 0);
 }
