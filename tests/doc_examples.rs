@@ -287,7 +287,9 @@ fn mask(transcript: &str) -> String {
                 number => number,
             };
             rest = after;
-            if length == 13 && let Some(behind) = after.strip_prefix('-') {
+            if length == 13
+                && let Some(behind) = after.strip_prefix('-')
+            {
                 rest = behind.trim_start_matches(|c: char| c.is_ascii_digit());
             }
         }
