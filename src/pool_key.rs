@@ -275,8 +275,8 @@ impl<'a> PoolKey<'a> {
         self.after.publish_del_of(OwnedStr::new(other.bytes()));
     }
 
-    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is to be sent on as
-    /// it came. A grant is carried out also where it has not met the session that it replaces.
+    /// As [`Host::commit`], for an effect that came from a primary or an AOF and is to be sent on
+    /// as it came. A grant is carried out also where it has not met the session that it replaces.
     pub(crate) fn commit_replicated(&mut self, effect: &Effect<'_>) -> Replicated {
         let is_missed = match effect {
             Effect::Grant(grant) => {

@@ -254,9 +254,9 @@ fn is_duration(line: &str) -> bool {
 const ADVICE: &str = " Please use EVAL.";
 
 /// The rule that `docs/commands.md` states: ten, thirteen or sixteen digits in a row are a time,
-/// with the rest of an entry's id behind it if it is one, nineteen are a cursor, and the memory of a
-/// pool, the rest of a lease, the length of a wait, a node and how long a seat was held vary; all
-/// else is exact.
+/// with what follows in the id of an entry, nineteen are a cursor, and the memory of a pool, the
+/// rest of a lease, the length of a wait, a node and how long a seat was held vary; all else is
+/// exact.
 fn mask(transcript: &str) -> String {
     let mut masked = String::new();
     let (mut is_below_field, mut is_below_text, mut is_in_reply) = (false, false, false);

@@ -112,8 +112,7 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// A moment at which nothing happens: neither in the millisecond of what came before, nor in that of
-/// what comes after.
+/// A moment at which nothing happens, neither what came before nor what comes after.
 fn quiet_moment(dialog: &mut Dialog) -> i64 {
     let before = dialog.now_ms();
     dialog.wait_until(before + 1);
