@@ -107,13 +107,12 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
                     let key = PoolKey::look(ctx, name.get(), moment).ok()?;
                     Some(key.value())
                 };
-                let (value, database) = (key.value(), key.database);
                 feed::arrived(
                     ctx,
                     event.to_bytes(),
-                    value,
-                    database,
-                    key.name.bytes(),
+                    key.value(),
+                    (key.database, key.name.bytes()),
+                    key.seats_taken(),
                     address_of,
                 );
             }

@@ -21,11 +21,15 @@ struct Note {
     database: Option<c_int>,
     pool: Box<[u8]>,
     what: What,
+    /// How many seats were taken then and how many there were, if that was known.
+    seats: Option<(u64, i64)>,
 }
 
 enum What {
     /// The pool has gone. It is known by its address, since it may come under another name.
     Dropped(usize),
+    /// It has gone from one of the databases, of which this may be another.
+    MayBeDropped,
     /// It has come from another name.
     Renamed(Box<[u8]>),
     /// A copy of the pool of this name has come, or a pool from elsewhere.
@@ -80,6 +84,7 @@ pub(crate) fn unlinked(value: usize, pool: &[u8], database: Option<c_int>) -> bo
             database,
             pool: pool.into(),
             what: What::Dropped(value),
+            seats: None,
         });
     }
     is_noted
@@ -110,14 +115,15 @@ pub(crate) fn heard(database: c_int, key: &[u8]) {
     }
 }
 
-/// A pool has come under a name, by the event of the server's that says so. `address_of` is where
-/// the pool of another name of the database is.
+/// A pool has come under a name, by the event of the server's that says so. `seats` is how many of
+/// it are taken and how many there are, and `address_of` where the pool of another name of the
+/// database is.
 pub(crate) fn arrived(
     ctx: Ctx<'_>,
     event: &[u8],
     value: usize,
-    database: c_int,
-    pool: &[u8],
+    (database, pool): (c_int, &[u8]),
+    seats: Option<(u64, i64)>,
     address_of: impl FnOnce(&[u8]) -> Option<usize>,
 ) {
     if event == b"loaded" || !is_on(ctx) {
@@ -133,6 +139,7 @@ pub(crate) fn arrived(
         let from = std::mem::replace(&mut gone.pool, pool.into());
         gone.database = Some(database);
         gone.what = What::Renamed(from);
+        gone.seats = seats;
         true
     });
     if !is_renamed {
@@ -143,16 +150,18 @@ pub(crate) fn arrived(
             database: Some(database),
             pool: pool.into(),
             what: What::Copied(from.map(|(_, from)| from)),
+            seats,
         });
     }
 }
 
-/// A session has left the queue of a pool where nothing can be written. `user` is whose client it
-/// is, if that is still there.
+/// A session has left the queue of a pool where nothing can be written. `taken` is how many seats
+/// are taken, if that is known, and `user` whose client it is, if that is still there.
 pub(crate) fn put_off_left(
     ctx: Ctx<'_>,
     (database, pool): (c_int, &[u8]),
     wait: Wait<'_>,
+    taken: Option<u64>,
     user: Option<OwnedStr>,
     now_ms: i64,
 ) {
@@ -169,6 +178,7 @@ pub(crate) fn put_off_left(
                 weight: wait.claim.weight,
                 user,
             },
+            seats: taken.map(|taken| (taken, wait.seats)),
         });
     }
 }
@@ -200,8 +210,8 @@ pub(crate) fn forget() {
     change(Vec::clear);
 }
 
-/// Writes what is put off for a database. `at` is how many seats of a pool of the selected database
-/// are taken and how many there are, if it exists.
+/// Writes what is put off for a database, as it was when it happened. `at` is how many seats of a
+/// pool of the selected database are taken now and how many there are, if it exists.
 pub(crate) fn write_pending(
     ctx: Ctx<'_>,
     database: c_int,
@@ -219,8 +229,9 @@ pub(crate) fn write_pending(
     for note in due {
         let now = at(&note.pool);
         // Where a pool has gone may not be known. That there is none of its name is true wherever
-        // it is said.
-        if note.database.is_some() || now.is_none() && has_stream(ctx) {
+        // it is said, but only as long as none has come.
+        let is_known = note.database.is_some() && !matches!(note.what, What::MayBeDropped);
+        if is_known || now.is_none() && has_stream(ctx) {
             let pool = OwnedStr::new(&note.pool);
             let appended = append(ctx, &note.entry(ctx, pool.get(), now));
             news.extend(send_alone(ctx, pool.get(), appended));
@@ -247,7 +258,8 @@ pub(crate) fn databases_with_pending(all: impl Iterator<Item = c_int>) -> Vec<c_
                 notes.extend(unknown.iter().map(|pool| Note {
                     database: Some(database),
                     pool: pool.clone(),
-                    what: What::Dropped(0),
+                    what: What::MayBeDropped,
+                    seats: None,
                 }));
             }
         }
@@ -261,19 +273,27 @@ pub(crate) fn databases_with_pending(all: impl Iterator<Item = c_int>) -> Vec<c_
 impl Note {
     fn entry<'a>(&'a self, ctx: Ctx<'_>, pool: Str<'a>, now: Option<(u64, i64)>) -> Entry<'a> {
         let (event, session) = match &self.what {
-            What::Dropped(_) => (Event::Dropped, None),
+            What::Dropped(_) | What::MayBeDropped => (Event::Dropped, None),
             What::Renamed(_) => (Event::Renamed, None),
             What::Copied(_) => (Event::Copied, None),
             What::Left { session, .. } => (Event::Left, Some(session)),
         };
         let session = session.map(|session| Sent::of(session, None));
-        let (used, mut limit) = now.map_or((0, None), |(used, seats)| (used, Some(seats)));
-        if let What::Left { seats, .. } = self.what {
-            limit = Some(seats);
-        }
+        let (used, limit) = match self.what {
+            // Another may have taken the name since.
+            What::Dropped(_) | What::MayBeDropped => (0, None),
+            What::Left { seats, .. } => {
+                let (used, _) = self.seats.or(now).unwrap_or_default();
+                (used, Some(seats))
+            }
+            What::Renamed(_) | What::Copied(_) => {
+                let (used, seats) = self.seats.unwrap_or_default();
+                (used, Some(seats))
+            }
+        };
         let mut entry = Entry::new(ctx, event, pool, session, used, limit);
         match &self.what {
-            What::Dropped(_) | What::Copied(None) => {}
+            What::Dropped(_) | What::MayBeDropped | What::Copied(None) => {}
             What::Renamed(from) | What::Copied(Some(from)) => {
                 entry.add(Field::From, Sent::of(from, None));
             }

@@ -45,7 +45,7 @@ impl PoolKey<'_> {
         let now_ms = self.moment.now_ms;
         if !matches!(self.mode, Mode::Write | Mode::Tend) {
             let name = (self.database, self.name.bytes());
-            feed::put_off_left(self.ctx, name, wait, user, now_ms);
+            feed::put_off_left(self.ctx, name, wait, Some(self.used()), user, now_ms);
             return deadlines::run_soon(self.ctx);
         }
         self.write_pending();

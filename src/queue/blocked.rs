@@ -257,7 +257,8 @@ fn on_free(ctx: Ctx<'_>, id: WaiterId) {
                 match left.request.ticket_ms {
                     Some(ticket_ms) => Deferred::RenewTicket(name, session, ticket_ms),
                     None => {
-                        feed::put_off_left(ctx, (name.0, &name.1), left.wait(), None, ctx.now_ms());
+                        let pool = (name.0, &*name.1);
+                        feed::put_off_left(ctx, pool, left.wait(), None, None, ctx.now_ms());
                         Deferred::PublishLeft(name)
                     }
                 },
