@@ -81,7 +81,7 @@ fn a_refusal_changes_no_pool_and_signals_only_its_stream() {
 fn the_stream_reaches_replica_and_log_with_each_refusal_in_one_command() {
     let (server, mut dialog) = with_denials().recording().tcp().full_pool();
     let replica = Server::builder().replica_of(&server).start();
-    let sent = crate::support::replicated(&server, || {
+    let sent = crate::support::effects_of(&server, || {
         dialog.expect("SEAT.ACQUIRE pool b 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
     });
     assert_eq!(sent.len(), 1, "{sent:?}");

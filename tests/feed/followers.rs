@@ -119,11 +119,13 @@ fn an_entry_travels_in_the_command_of_its_change() {
 #[test]
 fn without_a_feed_effects_are_as_they_were() {
     let (server, mut dialog) = Server::builder().recording().scene();
-    let commands = server.stream_of(|| {
+    let mut commands = server.stream_of(|| {
         dialog.acquire("pool", "a", 1, "{}");
         dialog.expect("SEAT.ACQUIRE pool b 1", "[0, NO_SEATS_AVAILABLE, 1, 1]");
         dialog.expect("DEL pool", "1");
     });
+    // 6.2 has units of one.
+    commands.retain(|command| command.len() > 1);
     assert_eq!(commands.len(), 2);
     assert_eq!(commands[0].len(), 6, "{}", line(&commands[0]));
     dialog.expect("DBSIZE", "0");

