@@ -133,11 +133,7 @@ impl Dialog {
     /// The replies to commands that are sent at once.
     #[track_caller]
     pub fn pipeline(&mut self, commands: &[impl AsRef<str>]) -> Vec<String> {
-        let commands: Vec<Vec<&str>> = commands
-            .iter()
-            .map(|command| arguments(command.as_ref()))
-            .collect();
-        self.0.send_all(&commands);
+        self.send_all(commands);
         commands.iter().map(|_| self.read()).collect()
     }
 
@@ -223,6 +219,17 @@ impl Dialog {
     #[track_caller]
     pub fn send(&mut self, command: &str) {
         self.send_args(&arguments(command));
+    }
+
+    /// Sends all of them at once, without waiting, so that the server carries them out in one turn
+    /// of its event loop if they fit into what it reads at a time, 16 KiB.
+    #[track_caller]
+    pub fn send_all(&mut self, commands: &[impl AsRef<str>]) {
+        let commands: Vec<Vec<&str>> = commands
+            .iter()
+            .map(|command| arguments(command.as_ref()))
+            .collect();
+        self.0.send_all(&commands);
     }
 
     /// The same with the arguments as they are.

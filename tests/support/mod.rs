@@ -31,6 +31,10 @@
 //!   had; `product()` says which of the two it is, where nothing else does.
 //! - `eventually("the seat is free", || ..)` waits for a condition and panics, naming it, at the
 //!   deadline. Never sleep for order.
+//! - No step may need to be quick: a machine at work may hold up any process for a second. Commands
+//!   that must not lie apart go to the server at once (`at_once`, `pipeline`). Where that cannot be,
+//!   `staged("the lease runs when the server is stopped", || ..)` plays the scene until it took
+//!   place.
 //! - `primary.wait_for_offset(&replica)` returns when the replica has applied what the primary has
 //!   written so far; `primary.replica_agrees(&replica)` compares their data then.
 //! - `server.reloads_the_same("DEBUG RELOAD")` compares the data before and after.
@@ -61,7 +65,7 @@ pub use events::Events;
 pub use process::Process;
 pub use server::{Builder, Product, Server, default_binary};
 pub use stream::{Command, effects_of, line, replicated, units, without_time, words};
-pub use wait::{eventually, eventually_within, now_ms};
+pub use wait::{eventually, eventually_within, now_ms, staged};
 pub use waiter::{Waiter, nobody_is_blocked};
 pub use wire::Wire;
 

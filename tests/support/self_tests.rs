@@ -255,6 +255,22 @@ fn waiting_for_what_never_comes_fails() {
 }
 
 #[test]
+fn a_scene_is_played_until_it_takes_place() {
+    let mut played = 0;
+    let took_place = super::staged("the third", || {
+        played += 1;
+        (played == 3).then_some(played)
+    });
+    assert_eq!((took_place, played), (3, 3));
+}
+
+#[test]
+#[should_panic(expected = "too late 10 times: it is early")]
+fn a_scene_that_never_takes_place_fails() {
+    super::staged("it is early", || None::<()>);
+}
+
+#[test]
 fn a_replica_has_applied_what_the_primary_wrote() {
     let primary = Server::builder().plain().tcp().start();
     let replica = Server::builder().plain().replica_of(&primary).start();

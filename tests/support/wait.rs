@@ -24,6 +24,20 @@ pub fn eventually_within(patience: Duration, what: &str, mut holds: impl FnMut()
     }
 }
 
+/// How often [`staged`] begins anew.
+const STAGINGS: usize = 10;
+
+/// Plays a scene that takes place only where the machine is quick enough: a lease must still run
+/// when the server is stopped, say. The scene asks about that itself, of something that the module
+/// has no part in where it can, and returns `None` if it came too late; nothing is proved then, and
+/// it is played anew, with servers of its own. What it asserts counts each time. Panics if the
+/// scene never takes place.
+#[track_caller]
+pub fn staged<T>(what: &str, mut scene: impl FnMut() -> Option<T>) -> T {
+    let played = (0..STAGINGS).find_map(|_| scene());
+    played.unwrap_or_else(|| panic!("too late {STAGINGS} times: {what}"))
+}
+
 /// This machine's clock, in milliseconds since 1970.
 pub fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
