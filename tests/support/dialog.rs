@@ -244,6 +244,12 @@ impl Dialog {
         readable(&self.0.read())
     }
 
+    /// Whether a reply has come that has not been read.
+    #[track_caller]
+    pub fn has_reply(&mut self) -> bool {
+        self.0.has_reply()
+    }
+
     /// The server's own time, in milliseconds.
     #[track_caller]
     pub fn now_ms(&mut self) -> i64 {

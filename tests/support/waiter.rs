@@ -11,7 +11,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Sends an ACQUIRE with BLOCK on a new connection and returns once that is blocked.
+    /// Sends an ACQUIRE with BLOCK on a new connection and returns once that is blocked. If it is to
+    /// wait for a time, that may be over by then.
     #[track_caller]
     pub fn of(server: &Server, command: &str) -> Self {
         Self::with(Dialog::with(server), server, command)
@@ -22,8 +23,8 @@ impl Waiter {
     pub fn with(mut dialog: Dialog, server: &Server, command: &str) -> Self {
         let id = dialog.number("CLIENT ID");
         dialog.send(command);
-        let waiter = Self { dialog, id };
-        waiter.is_blocked_soon(server);
+        let mut waiter = Self { dialog, id };
+        waiter.is_blocked_soon(server, command);
         waiter
     }
 
@@ -31,13 +32,17 @@ impl Waiter {
     #[track_caller]
     pub fn waits_again(&mut self, server: &Server, command: &str) {
         self.dialog.send(command);
-        self.is_blocked_soon(server);
+        self.is_blocked_soon(server, command);
     }
 
     #[track_caller]
-    fn is_blocked_soon(&self, server: &Server) {
+    fn is_blocked_soon(&mut self, server: &Server, command: &str) {
+        let time = command.split_once(" BLOCK ").map(|(_, time)| time);
+        let ends = time.is_some_and(|time| time.split(' ').next() != Some("0"));
         let mut observer = Dialog::with(server);
-        eventually("the client is blocked", || observer.is_blocked(self.id));
+        eventually("the client is blocked", || {
+            observer.is_blocked(self.id) || ends && self.dialog.has_reply()
+        });
     }
 
     /// The command that kills it.

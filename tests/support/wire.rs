@@ -79,6 +79,16 @@ impl Wire {
         self.try_read().expect("the server replies in time")
     }
 
+    /// Whether a reply, or the beginning of one, has come.
+    #[track_caller]
+    pub fn has_reply(&mut self) -> bool {
+        let stays = "the connection can be told to wait or not";
+        self.stream.get_ref().set_nonblocking(true).expect(stays);
+        let has_come = self.stream.fill_buf().map(|bytes| !bytes.is_empty());
+        self.stream.get_ref().set_nonblocking(false).expect(stays);
+        has_come.unwrap_or(false)
+    }
+
     pub(super) fn try_send(&mut self, arguments: &[impl AsRef<[u8]>]) -> io::Result<()> {
         self.stream.get_mut().write_all(&encode(arguments))
     }
