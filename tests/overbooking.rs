@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,13 @@ use crate::support::{Server, workload};
 
 const CLIENTS: usize = 64;
 const POOLS: usize = 8;
+
+/// For how long the clients ask, and for how long at most if they have not had enough answers.
 const RUN: Duration = Duration::from_secs(3);
+const LONGEST_RUN: Duration = Duration::from_secs(60);
+
+/// How many grants, and how many denials, prove something.
+const ENOUGH: usize = 1000;
 
 /// The callers of the last pool do not agree about its limit; those of the others do: 1 to 7.
 const DISPUTED: usize = POOLS - 1;
@@ -39,6 +46,28 @@ struct Denial {
     asked: Instant,
     answered: Instant,
     seats: i64,
+}
+
+/// How far all clients are.
+#[derive(Default)]
+struct Progress {
+    grants: AtomicUsize,
+    denials: AtomicUsize,
+    /// Whether what was to happen meanwhile has happened. Only what comes after that is counted.
+    is_over: AtomicBool,
+}
+
+impl Progress {
+    fn counts(&self, answers: &AtomicUsize) {
+        if self.is_over.load(SeqCst) {
+            answers.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        let answers = [&self.grants, &self.denials];
+        answers.iter().all(|count| count.load(SeqCst) > ENOUGH)
+    }
 }
 
 /// What one client saw in one pool.
@@ -91,18 +120,19 @@ pub fn judge<'a>(
     // The seed fixes what each client does, not how the clients interleave.
 
     let barrier = Barrier::new(CLIENTS);
-    let speech = &speech;
+    let (speech, progress) = (&speech, &Progress::default());
     let seen: Vec<[Seen; POOLS]> = thread::scope(|scope| {
         let client = |n: usize| {
             let (connection, barrier) = (server.client(), &barrier);
             scope.spawn(move || {
                 barrier.wait();
                 let random = Rng::with_seed(seed.wrapping_add(n as u64));
-                run_client(n, speech(n), connection, random)
+                run_client(n, speech(n), connection, random, progress)
             })
         };
         let clients: Vec<_> = (0..CLIENTS).map(client).collect();
         meanwhile();
+        progress.is_over.store(true, SeqCst);
         clients
             .into_iter()
             .map(|client| {
@@ -169,7 +199,7 @@ pub fn judge<'a>(
     )
     .expect("stderr");
     assert!(
-        grants > 1000 && denials > 1000,
+        grants > ENOUGH && denials > ENOUGH,
         "{grants} grants and {denials} denials prove little"
     );
 }
@@ -198,11 +228,16 @@ fn run_client(
     speech: Speech<'_>,
     mut connection: Connection,
     mut random: Rng,
+    progress: &Progress,
 ) -> [Seen; POOLS] {
     let mut seen: [Seen; POOLS] = Default::default();
     let session = session(n);
-    let ends = Instant::now() + RUN;
-    while Instant::now() < ends {
+    let begun = Instant::now();
+    let goes_on = || {
+        let since = begun.elapsed();
+        since < RUN || since < LONGEST_RUN && !progress.is_enough()
+    };
+    while goes_on() {
         // Half of the time a pool in which it holds a seat, for with 64 clients that is a rare one.
         let held: Vec<_> = (0..POOLS)
             .filter(|&pool| seen[pool].holding.is_some())
@@ -245,6 +280,7 @@ fn run_client(
                             given_back: None,
                         });
                         seen.holding = Some(0);
+                        progress.counts(&progress.grants);
                     }
                     ("ALREADY_ACTIVE", &[used]) => {
                         assert!(seen.holding.is_some(), "active without a grant");
@@ -266,6 +302,7 @@ fn run_client(
                             answered,
                             seats,
                         });
+                        progress.counts(&progress.denials);
                     }
                     _ => panic!("not an answer of ACQUIRE: {reply:?}"),
                 }
