@@ -19,14 +19,16 @@ fn its_seat_goes_to_the_blocked_client_behind_it_in_one_unit() {
         dialog.acquire("pool", "a", 1, "{}");
         let joined_ms = now_ms();
         let queued = "[0, QUEUED, 1, 1, 1]";
-        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 500", queued);
+        assert_eq!(poll(&mut dialog, "pool", "t", 1), queued);
         let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
-        dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+        let replies = dialog.pipeline(&["SEAT.ACQUIRE pool t 1 QUEUE 500", "SEAT.RELEASE pool a"]);
+        assert_eq!(replies, [queued, "[1, RELEASED, 0]"]);
         waiter.hears("[1, ACQUIRED, 1, 1]");
         assert!(now_ms() - joined_ms >= 500);
     });
     let expected = [
         vec!["pool GRANT a 1 T T - 0 0 {}"],
+        vec!["pool JOIN t 1 1 T 600000 T"],
         vec!["pool JOIN t 1 1 T 500 T"],
         vec!["pool FREE released a"],
         vec!["pool LEAVE t", "pool GRANT b 1 T T - 0 0 {}"],
@@ -78,8 +80,8 @@ fn polls_put_the_loss_off() {
     let (server, mut dialog) = recording().full_pool();
     let queued = "[0, QUEUED, 1, 1, 1]";
     eventually("it has waited longer than a ticket lasts", || {
-        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1000", queued);
-        dialog.queue_with_times("pool")[0].1 > 1100
+        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 2500", queued);
+        dialog.queue_with_times("pool")[0].1 > 2600
     });
     assert!(!has_left(&server, "t"));
     // The latest poll counts, also when it asks for less.
@@ -91,11 +93,12 @@ fn polls_put_the_loss_off() {
 fn many_tickets_lost_at_once_remove_the_pool() {
     let (server, mut dialog) = Server::scene();
     dialog.expect("SELECT 4", "+OK");
-    for n in 0..1000 {
-        dialog.send(&format!("SEAT.ACQUIRE pool t{n} 0 QUEUE 300"));
-    }
-    for n in 1..=1000 {
-        assert_eq!(dialog.read(), format!("[0, QUEUED, 0, 0, {n}]"));
+    let joins: Vec<String> = (0..1000)
+        .map(|n| format!("SEAT.ACQUIRE pool t{n} 0 QUEUE 1500"))
+        .collect();
+    let replies = dialog.at_once(&joins.iter().map(String::as_str).collect::<Vec<_>>());
+    for (n, reply) in replies.iter().enumerate() {
+        assert_eq!(*reply, format!("[0, QUEUED, 0, 0, {}]", n + 1));
     }
     eventually("all are lost", || dialog.ask("EXISTS pool") == "0");
     assert_eq!(crate::support::total(&server, "seat_left"), 1000);

@@ -2,7 +2,9 @@
 
 use super::poll;
 use crate::queue::recording;
-use crate::support::{Builder, Dialog, Server, Waiter, eventually, total, total_becomes};
+use crate::support::{
+    Builder, Dialog, Server, Waiter, eventually, now_ms, staged, total, total_becomes,
+};
 
 /// `h` holds one of two seats, and the other is kept for t1 whom t2 and t3 follow; t2 has polled
 /// again since.
@@ -122,17 +124,27 @@ fn wherever_it_is_then_a_ticket_is_lost_at_its_deadline_by_timer() {
         ),
     ];
     for (how, key, builder, happen) in moves {
-        let (mut server, mut dialog) = builder.full_pool();
-        let queued = "[0, QUEUED, 1, 1, 1]";
-        dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 800", queued);
-        happen(&mut server, &mut dialog);
-        dialog.expect(&format!("SEAT.POSITION {key} t"), "1");
-        let command = format!("SEAT.ACQUIRE {key} b 1 BLOCK 0");
-        let mut waiter = Waiter::of(&server, &command);
-        let released = "[1, RELEASED, 0]";
-        dialog.expect(&format!("SEAT.RELEASE {key} a"), released);
-        assert_eq!(waiter.read(), "[1, ACQUIRED, 1, 1]", "{how}");
-        dialog.expect(&format!("SEAT.POSITION {key} t"), "nil");
+        staged("the ticket is valid after it happened", || {
+            let (mut server, mut dialog) = builder.clone().full_pool();
+            let begun_ms = now_ms();
+            let queued = "[0, QUEUED, 1, 1, 1]";
+            dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1000", queued);
+            happen(&mut server, &mut dialog);
+            let command = format!("SEAT.ACQUIRE {key} b 1 BLOCK 0");
+            let mut waiter = Waiter::of(&server, &command);
+            let then = [
+                format!("SEAT.POSITION {key} t"),
+                format!("SEAT.RELEASE {key} a"),
+            ];
+            let replies = dialog.pipeline(&then);
+            if now_ms() >= begun_ms + 1000 {
+                return None;
+            }
+            assert_eq!(replies, ["1", "[1, RELEASED, 0]"], "{how}");
+            assert_eq!(waiter.read(), "[1, ACQUIRED, 1, 1]", "{how}");
+            dialog.expect(&format!("SEAT.POSITION {key} t"), "nil");
+            Some(())
+        });
     }
 }
 
@@ -197,10 +209,12 @@ fn a_replica_goes_by_its_own_clock_and_removes_nothing() {
     let (mut primary, replica) = Server::with_replica();
     let mut dialog = Dialog::with(&primary);
     dialog.acquire("pool", "a", 1, "{}");
-    let queued = "[0, QUEUED, 1, 1, 1]";
-    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 1500", queued);
-    let second = poll(&mut dialog, "pool", "u", 1);
-    assert!(second.contains("QUEUED"), "{second}");
+    // The pause keeps the primary from removing it.
+    dialog.expect_at_once(&[
+        ("SEAT.ACQUIRE pool t 1 QUEUE 300", "[0, QUEUED, 1, 1, 1]"),
+        ("SEAT.ACQUIRE pool u 1 QUEUE 600000", "[0, QUEUED, 1, 1, 2]"),
+        ("CLIENT PAUSE 600000 WRITE", "+OK"),
+    ]);
     primary.wait_for_offset(&replica);
     let digest = replica.digest();
     assert_eq!(digest, primary.digest());
