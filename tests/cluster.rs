@@ -146,13 +146,17 @@ fn a_wait_that_ends_as_its_pool_leaves_is_no_denial() {
     let (mut dialog, mut other) = (Dialog::with(&here), Dialog::with(&there));
     dialog.acquire("pool", "a", 1, "{}");
     let slot = begins_to_move(&here, &there);
-    let mut both = Waiter::of(&here, "SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 500");
-    let mut blocked = Waiter::of(&here, "SEAT.ACQUIRE pool c 1 BLOCK 500");
-    // When the server looks at the clock again, the time is over and the pool is gone.
-    dialog.transaction(&[
-        "DEBUG SLEEP 0.6",
-        &format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port()),
-    ]);
+    let [mut both, mut blocked] = [(); 2].map(|()| here.accepted());
+    here.stands_still(|| {
+        both.send("SEAT.ACQUIRE pool b 1 QUEUE 60000 BLOCK 500");
+        blocked.send("SEAT.ACQUIRE pool c 1 BLOCK 500");
+        // When the server looks at the clock again, the time is over and the pool is gone.
+        let migrate = format!("MIGRATE 127.0.0.1 {} pool 0 5000", there.port());
+        dialog.send_all(&["MULTI", "DEBUG SLEEP 0.6", &migrate, "EXEC"]);
+    });
+    for reply in ["+OK", "+QUEUED", "+QUEUED", "[+OK, +OK]"] {
+        dialog.hears(reply);
+    }
     is_sent_away(&mut both);
     is_sent_away(&mut blocked);
     assert_eq!(total(&here, "seat_blocked_clients"), 0);

@@ -215,9 +215,16 @@ fn who_joins_in_the_turn_of_a_migration_has_nobody_served() {
 #[test]
 fn a_wait_that_ends_as_its_pool_migrates_is_no_denial() {
     let (here, mut dialog, _waiters, there, _) = two_servers();
-    let mut late = Waiter::of(&here, "SEAT.ACQUIRE pool e 1 BLOCK 500");
-    // When the server looks at the clock again, the time is over and the pool is gone.
-    dialog.transaction(&["DEBUG SLEEP 0.6", &migrate(&there, "pool 0 5000")]);
+    let mut late = here.accepted();
+    here.stands_still(|| {
+        late.send("SEAT.ACQUIRE pool e 1 BLOCK 500");
+        // When the server looks at the clock again, the time is over and the pool is gone.
+        let migrate = migrate(&there, "pool 0 5000");
+        dialog.send_all(&["MULTI", "DEBUG SLEEP 0.6", &migrate, "EXEC"]);
+    });
+    for reply in ["+OK", "+QUEUED", "+QUEUED", "[+OK, +OK]"] {
+        dialog.hears(reply);
+    }
     late.hears(SENT_AWAY);
 }
 

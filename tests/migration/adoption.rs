@@ -98,13 +98,16 @@ fn the_timer_counts_them_before_it_gives_a_expired_seat_away() {
     let (server, mut dialog) = adopting().scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-    dialog.expect("SEAT.ACQUIRE p a 1 PX 500", "[1, ALREADY_ACTIVE, 1, 500]");
     // Another program's script counts without the expired seat, and takes it before the timer
     // looks.
     let script = format!(
-        "while redis.call('SEAT.COUNT', 'p') > 0 do end return redis.call('SADD', '{SESSIONS}', 's')"
+        r#"while redis.call("SEAT.COUNT", "p") > 0 do end return redis.call("SADD", "{SESSIONS}", "s")"#
     );
-    assert_eq!(dialog.eval(&script, &[]), "1");
+    let replies = dialog.pipeline(&[
+        "SEAT.ACQUIRE p a 1 PX 200".to_owned(),
+        format!("EVAL '{script}' 0"),
+    ]);
+    assert_eq!(replies, ["[1, ALREADY_ACTIVE, 1, 200]", "1"]);
     total_becomes(&server, "seat_expired", 1);
     assert_eq!(dialog.sessions("p"), ["s"]);
     dialog.expect("SEAT.POSITION p w", "1");
@@ -117,8 +120,11 @@ fn the_timer_counts_invalid_entries_before_it_gives_a_seat_away() {
     let (server, mut dialog) = adopting().scene();
     dialog.acquire("p", "a", 1, "{}");
     let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-    dialog.expect("SEAT.ACQUIRE p a 1 PX 500", "[1, ALREADY_ACTIVE, 1, 500]");
-    put_invalid_entry(&mut dialog, "s");
+    dialog.expect_at_once(&[
+        ("SEAT.ACQUIRE p a 1 PX 200", "[1, ALREADY_ACTIVE, 1, 200]"),
+        (&format!("SADD {SESSIONS} s"), "1"),
+        (&format!("HSET {METADATA} s nonsense"), "1"),
+    ]);
     total_becomes(&server, "seat_expired", 1);
     assert_eq!(total(&server, "seat_granted"), 0);
     dialog.expect(&format!("DEL {SESSIONS} {METADATA}"), "2");
@@ -659,8 +665,11 @@ fn a_server_that_lacks_a_command_by_its_name_loses_nothing() {
         let mut dialog = Dialog::with(&server);
         dialog.acquire("p", "x", 1, "{}");
         let waiter = Waiter::of(&server, "SEAT.ACQUIRE p w 1 BLOCK 0");
-        dialog.expect("SEAT.ACQUIRE p x 1 PX 300", "[1, ALREADY_ACTIVE, 1, 300]");
-        fill(&mut dialog, &["a", "b"]);
+        dialog.expect_at_once(&[
+            ("SEAT.ACQUIRE p x 1 PX 300", "[1, ALREADY_ACTIVE, 1, 300]"),
+            (&format!("SADD {SESSIONS} a b"), "2"),
+            (&format!("HSET {METADATA} a {{}} b {{}}"), "2"),
+        ]);
         for command in ["SEAT.ACQUIRE p d 9", "SEAT.RELEASE p a"] {
             let reply = dialog.ask(command);
             let expected = format!("!ERR required command {name} is unavailable");

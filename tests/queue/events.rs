@@ -68,8 +68,8 @@ fn a_client_that_goes_away_is_published_as_leaving() {
 #[test]
 fn a_lost_ticket_is_published_and_the_last_removes_the_key() {
     let (_server, mut dialog, mut events) = listening();
-    dialog.expect("SEAT.ACQUIRE pool t 1 QUEUE 200", "[0, QUEUED, 1, 1, 1]");
-    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
+    let replies = dialog.pipeline(&["SEAT.ACQUIRE pool t 1 QUEUE 200", "SEAT.RELEASE pool a"]);
+    assert_eq!(replies, ["[0, QUEUED, 1, 1, 1]", "[1, RELEASED, 0]"]);
     assert_eq!(
         events.take(4),
         [

@@ -191,7 +191,8 @@ fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
     dialog.acquire_all("pool", &["a", "b"], 2);
     let sent = units(&server, || {
         let start = now_ms();
-        let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 400");
+        let mut waiter = Dialog::with(&server);
+        waiter.send("SEAT.ACQUIRE pool c 2 BLOCK 400");
         waiter.hears("[0, NO_SEATS_AVAILABLE, 2, 2]");
         assert!(now_ms() - start >= 400);
     });
@@ -199,9 +200,13 @@ fn a_time_out_is_denied_with_the_numbers_of_that_moment() {
     assert_eq!(dialog.queue("pool"), [""; 0]);
     // The limit is lowered meanwhile, for the waiter as well, so that the seat that frees stays
     // empty.
-    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE pool c 2 BLOCK 600");
-    dialog.expect("SEAT.RESIZE pool 1", "0");
-    dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 1]");
+    let mut waiter = server.accepted();
+    server.stands_still(|| {
+        waiter.send("SEAT.ACQUIRE pool c 2 BLOCK 100");
+        dialog.send_all(&["SEAT.RESIZE pool 1", "SEAT.RELEASE pool a"]);
+    });
+    dialog.hears("0");
+    dialog.hears("[1, RELEASED, 1]");
     waiter.hears("[0, NO_SEATS_AVAILABLE, 1, 1]");
     waiter.expect("PING", "+PONG");
     assert_eq!(total(&server, "seat_left"), 2);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::process::{Command, Output, Stdio};
 
-use super::{Builder, Dialog, Server, Waiter, eventually};
+use super::{Builder, Dialog, Server, eventually};
 
 const SLOTS: u32 = 16384;
 
@@ -80,7 +80,7 @@ pub fn slot(dialog: &mut Dialog) -> i64 {
 
 /// Redirected by the server, or asked by the module to try again.
 #[track_caller]
-pub fn is_sent_away(waiter: &mut Waiter) {
+pub fn is_sent_away(waiter: &mut Dialog) {
     let reply = waiter.read();
     let ways = ["!MOVED ", "!TRYAGAIN", "!CLUSTERDOWN", "!ASK "];
     assert!(ways.iter().any(|way| reply.starts_with(way)), "{reply}");

@@ -43,6 +43,15 @@ impl Server {
         Self::builder().full_pool()
     }
 
+    /// A conversation that the server has begun, too: what is sent next is carried out before what
+    /// is sent later, by whomever.
+    #[track_caller]
+    pub fn accepted(&self) -> Dialog {
+        let mut dialog = Dialog::with(self);
+        dialog.expect("PING", "+PONG");
+        dialog
+    }
+
     /// The command, which loads all data anew, must leave the data the same.
     #[track_caller]
     pub fn reloads_the_same(&self, command: &str) {
