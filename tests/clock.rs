@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::support::{
-    Builder, Dialog, Events, Server, Waiter, eventually, now_ms, total, wait_for_reclaim,
+    Builder, Dialog, Events, Server, Waiter, eventually, mostly_within, now_ms, total,
+    wait_for_reclaim,
 };
 
 const HOUR: i64 = 3600;
@@ -106,12 +107,12 @@ fn assert_ahead(dialog: &mut Dialog, seconds: i64) {
 
 #[test]
 fn forward_all_expire_and_the_timer_notices_by_itself() {
-    const STEPS: usize = 4;
     let clock = Clock::ahead_by(0);
     let server = clock.of(Server::builder()).start();
     let mut events = Events::matching(&server, "Ed", "*:seat.expired");
-    let mut noticed = Vec::new();
-    for step in 1..=STEPS as i64 {
+    let mut step = 0;
+    let noticed = mostly_within(Duration::from_secs(1), || {
+        step += 1;
         let mut dialog = Dialog::with(&server);
         for session in ["a", "b", "c"] {
             dialog.ask(&format!("SEAT.ACQUIRE pool {session} 9 EX {HOUR}"));
@@ -121,20 +122,16 @@ fn forward_all_expire_and_the_timer_notices_by_itself() {
         clock.set_ahead_by(step * (HOUR + 1));
         // Nobody sends anything until the event is there.
         events.next();
-        noticed.push(stepped.elapsed());
+        let noticed = stepped.elapsed();
         assert_ahead(&mut Dialog::with(&server), step * (HOUR + 1));
-    }
+        noticed
+    });
     writeln!(
         io::stderr(),
         "clock: a step forward is noticed after {noticed:?}"
     )
     .expect("stderr");
-    let timely = noticed
-        .iter()
-        .filter(|after| **after < Duration::from_secs(1))
-        .count();
-    assert!(timely >= STEPS - 1, "noticed after {noticed:?}");
-    wait_for_reclaim(&server, 3 * STEPS as u64);
+    wait_for_reclaim(&server, 3 * noticed.len() as u64);
     Dialog::with(&server).expect("DBSIZE", "0");
 }
 
@@ -242,17 +239,17 @@ fn what_a_command_decides_and_says_is_of_one_moment() {
 fn backward_all_last_longer_and_still_end() {
     let clock = Clock::ahead_by(0);
     let (server, mut dialog) = clock.of(Server::builder()).scene();
-    dialog.ask("SEAT.ACQUIRE pool a 9 PX 400");
+    dialog.ask("SEAT.ACQUIRE pool a 9 PX 2000");
     clock.step_ahead_to(-HOUR, &mut dialog);
     let left_ms = dialog.number("SEAT.PTTL pool a");
     assert!(
-        (HOUR_MS - 60_000..=HOUR_MS + 400).contains(&left_ms),
+        (HOUR_MS - 60_000..=HOUR_MS + 2000).contains(&left_ms),
         "{left_ms} ms left"
     );
-    // The timer comes up after 400 ms of the clock that does not step, and finds nothing to do.
+    // The timer comes up after two seconds of the clock that does not step, and finds nothing to do.
     let stepped = Instant::now();
     eventually("the timer has come up", || {
-        stepped.elapsed() > Duration::from_millis(700)
+        stepped.elapsed() > Duration::from_millis(2300)
     });
     assert_eq!(total(&server, "seat_expired"), 0);
     dialog.expect(

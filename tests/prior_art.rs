@@ -1,7 +1,9 @@
 //! What users of similar systems ran into, replayed.
 
+use std::time::{Duration, Instant};
+
 use crate::leases::grants_until;
-use crate::support::{Dialog, Server, total, wait_for_reclaim};
+use crate::support::{Dialog, Server, staged, total, wait_for_reclaim};
 
 /// Has a session expire, once with it still in the table and once reclaimed, and replays `late`
 /// after each.
@@ -167,26 +169,35 @@ fn case_9_ten_thousand_expiries_are_nothing_to_the_next_command() {
         "SEAT.CLEANUP pool",
         "SEAT.SESSIONS pool",
     ] {
-        let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
-        dialog.ask("SEAT.ACQUIRE pool live 10001");
-        let deadline_ms = dialog.now_ms() + 400;
-        dialog.ask_all(grants_until(deadline_ms, MANY));
-        dialog.wait_until(deadline_ms);
-        let began = std::time::Instant::now();
-        let reply = dialog.ask(command);
-        let took = began.elapsed();
-        let expected = match command.split(' ').next() {
-            Some("SEAT.ACQUIRE") => "[1, ACQUIRED, 2, 10001, 60000]".to_owned(),
-            Some("SEAT.HEARTBEAT") => "[1, HEARTBEAT_UPDATED, 1, 60000]".to_owned(),
-            Some("SEAT.RELEASE") => "[1, RELEASED, 0]".to_owned(),
-            Some("SEAT.SESSIONS") => r#"["live"]"#.to_owned(),
-            // The timer may have been there before.
-            _ => format!("{}, 1]", reply.split(',').next().expect("a number")),
-        };
-        assert_eq!(reply, expected, "{command}");
-        assert!(took.as_millis() < 200, "{command} took {took:?}");
-        wait_for_reclaim(&server, MANY as u64);
+        // The least of some tries is what the command itself takes.
+        staged("the command takes less than 200 ms", || {
+            let took = took_after_expiries(command, MANY);
+            (took < Duration::from_millis(200)).then_some(())
+        });
     }
+}
+
+/// How long a command took to which many leases were over.
+fn took_after_expiries(command: &str, many: usize) -> Duration {
+    let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
+    dialog.ask("SEAT.ACQUIRE pool live 10001");
+    let deadline_ms = dialog.now_ms() + 400;
+    dialog.ask_all(grants_until(deadline_ms, many));
+    dialog.wait_until(deadline_ms);
+    let began = Instant::now();
+    let reply = dialog.ask(command);
+    let took = began.elapsed();
+    let expected = match command.split(' ').next() {
+        Some("SEAT.ACQUIRE") => "[1, ACQUIRED, 2, 10001, 60000]".to_owned(),
+        Some("SEAT.HEARTBEAT") => "[1, HEARTBEAT_UPDATED, 1, 60000]".to_owned(),
+        Some("SEAT.RELEASE") => "[1, RELEASED, 0]".to_owned(),
+        Some("SEAT.SESSIONS") => r#"["live"]"#.to_owned(),
+        // The timer may have been there before.
+        _ => format!("{}, 1]", reply.split(',').next().expect("a number")),
+    };
+    assert_eq!(reply, expected, "{command}");
+    wait_for_reclaim(&server, many as u64);
+    took
 }
 
 /// Case 10: callers that state different limits of one pool.

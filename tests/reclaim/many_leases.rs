@@ -30,16 +30,23 @@ fn longest_round_trip(
 #[test]
 fn a_hundred_thousand_expiries_at_once_hold_nobody_up() {
     const MANY: usize = 100_000;
-    const ROUNDS: usize = 3;
+    /// One in which this machine was busy with nothing else must be among them.
+    const ROUNDS: usize = 10;
     const BOUND: Duration = Duration::from_millis(50);
     let (server, mut dialog) = Server::builder().module_args("allow-effects yes").scene();
     let mut pauses = Vec::new();
     let mut ends_ms = Vec::new();
     let mut lead_ms = 2000;
-    while pauses.len() < ROUNDS {
+    let mut is_good = false;
+    while !is_good {
+        assert!(
+            pauses.len() < ROUNDS,
+            "each of {ROUNDS} reclaims took long or held the server up for longer than {BOUND:?}: {ends_ms:?} ms, {pauses:?}"
+        );
         let deadline_ms = dialog.now_ms() + lead_ms;
         let before = total(&server, "seat_expired");
         dialog.ask_all(grants_until(deadline_ms, MANY));
+        let count = dialog.number("SEAT.COUNT pool");
         if dialog.now_ms() >= deadline_ms {
             // Too slow a machine: some have expired while others were still coming.
             assert!(
@@ -50,7 +57,7 @@ fn a_hundred_thousand_expiries_at_once_hold_nobody_up() {
             longest_round_trip(&mut dialog, 0, |dialog| dialog.ask("EXISTS pool") == "0");
             continue;
         }
-        assert_eq!(dialog.number("SEAT.COUNT pool"), MANY as i64);
+        assert_eq!(count, MANY as i64);
         let idle = longest_round_trip(&mut dialog, deadline_ms - 20, |_| true);
         let mut ended_ms = 0;
         let pause = longest_round_trip(&mut dialog, deadline_ms, |dialog| {
@@ -61,25 +68,13 @@ fn a_hundred_thousand_expiries_at_once_hold_nobody_up() {
         assert_eq!(total(&server, "seat_expired"), before + MANY as u64);
         pauses.push((pause, idle));
         ends_ms.push(ended_ms - deadline_ms);
+        is_good = pause < BOUND && ended_ms - deadline_ms < 2000;
     }
     writeln!(
         io::stderr(),
         "reclaim of {MANY}: done after {ends_ms:?} ms; longest pause, and without expiries: {pauses:?}"
     )
     .expect("stderr");
-    assert!(
-        ends_ms.iter().any(|&end| end < 2000),
-        "reclaimed after {ends_ms:?} ms"
-    );
-    let least = pauses
-        .iter()
-        .map(|(pause, _)| *pause)
-        .min()
-        .expect("rounds");
-    assert!(
-        least < BOUND,
-        "each of {ROUNDS} reclaims held the server up for longer than {BOUND:?}: {pauses:?}"
-    );
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Whatever way a pool comes under a name, its leases expire there.
 
+use std::time::{Duration, Instant};
+
 use fastrand::Rng;
 
-use crate::support::{Dialog, Server, eventually, now_ms, total, wait_for_reclaim, workload};
+use crate::support::{
+    Dialog, Server, eventually, mostly_within, staged, total, wait_for_reclaim, workload,
+};
 
 /// Runs the steps without the timers in between, a lease of 30 ms among them, and waits for that
 /// many expiries.
@@ -149,7 +153,9 @@ fn on_a_key_that_expires_itself() {
 
 #[test]
 fn after_a_reload() {
-    for attempt in 1.. {
+    // On a machine that stood still the lease may have expired before the reload; that would prove
+    // nothing.
+    staged("the leases run when the data is loaded again", || {
         let (server, mut dialog) = Server::scene();
         dialog.at_once(&[
             "SEAT.ACQUIRE pool a 9 PX 300",
@@ -157,16 +163,11 @@ fn after_a_reload() {
             "SEAT.ACQUIRE pool a 9 PX 300",
         ]);
         dialog.expect("DEBUG RELOAD", "+OK");
-        // On a machine that stood still the lease may have expired before the reload; that would
-        // prove nothing.
         let in_time = total(&server, "seat_expired") == 0;
         wait_for_reclaim(&server, 2);
         dialog.expect("DBSIZE", "0");
-        if in_time {
-            break;
-        }
-        assert!(attempt < 5, "a reload took longer than 300 ms five times");
-    }
+        in_time.then_some(())
+    });
 }
 
 #[test]
@@ -263,7 +264,6 @@ fn what_is_moved_is_not_late() {
         .config("hz 1")
         .config("dynamic-hz no")
         .scene();
-    let mut late_ms = Vec::new();
     let mut events = super::events(&server, "__keyevent@*__:seat.expired");
     for moving in [
         "RENAME pool other",
@@ -271,17 +271,17 @@ fn what_is_moved_is_not_late() {
         "SWAPDB 0 3",
         "COPY pool other DB 1",
     ] {
-        dialog.at_once(&[
-            "SELECT 0",
-            "SEAT.ACQUIRE pool a 9 PX 100",
-            moving,
-            "SELECT 0",
-            "DEL pool",
-        ]);
-        let deadline_ms = now_ms() + 100;
-        events.next();
-        late_ms.push(now_ms() - deadline_ms);
+        mostly_within(Duration::from_millis(200), || {
+            let begun = Instant::now();
+            dialog.at_once(&[
+                "SELECT 0",
+                "SEAT.ACQUIRE pool a 9 PX 100",
+                moving,
+                "SELECT 0",
+                "DEL pool",
+            ]);
+            events.next();
+            begun.elapsed()
+        });
     }
-    let timely = late_ms.iter().filter(|&&late| late < 100).count();
-    assert!(timely >= 3, "reclaimed {late_ms:?} ms late");
 }

@@ -7,7 +7,7 @@ use crate::support::{Dialog, Server, eventually, total, wait_for_reclaim};
 fn client_pause_puts_the_reclaim_off() {
     for (pause, end) in [
         ("CLIENT PAUSE 600000 WRITE", Some("CLIENT UNPAUSE")),
-        ("CLIENT PAUSE 1500 WRITE", None),
+        ("CLIENT PAUSE 3000 WRITE", None),
         ("CLIENT PAUSE 300 ALL", None),
     ] {
         let (primary, replica) = Server::with_replica();
@@ -56,13 +56,14 @@ fn a_failover_with_an_expiry_in_its_midst_loses_nothing() {
         // The failover waits for the replica's word, which does not come before the leases have
         // ended.
         new.signal("STOP");
+        let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 20000", new.port());
         let lines: Vec<String> = (0..100)
             .map(|n| format!("SEAT.ACQUIRE during s{n} 200 PX 200"))
+            .chain([failover])
             .collect();
-        dialog.at_once(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let replies = dialog.pipeline(&lines);
+        assert_eq!(replies[100], "+OK");
         let deadline_ms = dialog.now_ms() + 200;
-        let failover = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 20000", new.port());
-        assert_eq!(dialog.ask(&failover), "+OK");
         let state = || old.info("replication")["master_failover_state"].clone();
         dialog.wait_until(deadline_ms + 50);
         assert_eq!(
@@ -96,9 +97,9 @@ fn a_failover_called_off_leaves_reclaim_to_the_old_primary() {
     let (primary, replica) = Server::with_replica();
     replica.signal("STOP");
     let mut dialog = Dialog::with(&primary);
-    dialog.ask("SEAT.ACQUIRE pool a 9 PX 100");
+    let replies = dialog.pipeline(&["SEAT.ACQUIRE pool a 9 PX 100", "FAILOVER TIMEOUT 20000"]);
+    assert_eq!(replies, ["[1, ACQUIRED, 1, 9, 100]", "+OK"]);
     let deadline_ms = dialog.now_ms() + 100;
-    dialog.expect("FAILOVER TIMEOUT 20000", "+OK");
     dialog.wait_until(deadline_ms + 50);
     assert_eq!(total(&primary, "seat_expired"), 0);
     dialog.expect("FAILOVER ABORT", "+OK");

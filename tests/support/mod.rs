@@ -65,7 +65,7 @@ pub use events::Events;
 pub use process::Process;
 pub use server::{Builder, Product, Server, default_binary};
 pub use stream::{Command, effects_of, line, replicated, units, without_time, words};
-pub use wait::{eventually, eventually_within, now_ms, staged};
+pub use wait::{eventually, eventually_within, mostly_within, now_ms, staged};
 pub use waiter::{Waiter, nobody_is_blocked};
 pub use wire::Wire;
 
