@@ -1,10 +1,12 @@
 //! The fixture's own promises, for a test is only worth what it stands on.
 
 use std::env;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use super::{Builder, Server, default_binary, eventually, words};
 
@@ -215,6 +217,18 @@ fn whatever_a_script_runs_ends_with_it() {
 /// unless it ends by itself, and waits until that process has ended.
 #[track_caller]
 fn ends_with(program: &mut process::Command, signal: &str) {
+    // What a shell or nohup starts in the background ignores some signals, and so do its children
+    // unless they are told not to.
+    let heed = |signal| {
+        // SAFETY: there is no handler that would have to meet any conditions.
+        match unsafe { libc::signal(signal, libc::SIG_DFL) } {
+            libc::SIG_ERR => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    // SAFETY: between fork and exec it calls nothing but `signal`, which may be called there.
+    unsafe { program.pre_exec(move || signals.into_iter().try_for_each(heed)) };
     let mut program = program
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -268,6 +282,26 @@ fn a_scene_is_played_until_it_takes_place() {
 #[should_panic(expected = "too late 10 times: it is early")]
 fn a_scene_that_never_takes_place_fails() {
     super::staged("it is early", || None::<()>);
+}
+
+#[test]
+fn what_is_late_now_and_then_is_mostly_in_time() {
+    let bound = Duration::from_millis(100);
+    let mut late_ms = [900, 0, 0, 0, 900, 0, 0, 0].into_iter();
+    let seen = super::mostly_within(bound, || {
+        Duration::from_millis(late_ms.next().expect("no more turns"))
+    });
+    assert_eq!(seen.len(), 8);
+}
+
+#[test]
+#[should_panic(expected = "later than 100ms")]
+fn what_is_late_as_often_as_not_fails() {
+    let mut turns = 0;
+    super::mostly_within(Duration::from_millis(100), || {
+        turns += 1;
+        Duration::from_millis(200 * (turns % 2))
+    });
 }
 
 #[test]
