@@ -117,16 +117,16 @@ fn a_denial_that_lets_nobody_in_does_not_change_the_limit() {
 fn a_long_poll_keeps_its_position_from_one_time_out_to_the_next() {
     let (server, mut dialog) = prepared(&["SEAT.ACQUIRE pool a 1"]);
     let mut poller = Dialog::with(&server);
-    let first = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");
+    let first = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 60000 BLOCK 5");
     assert_eq!(first, "[0, QUEUED, 1, 1, 1]");
     let _other = Waiter::of(&server, "SEAT.ACQUIRE pool o 1 BLOCK 0");
     for round in 0..100 {
-        let reply = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5");
+        let reply = poller.ask("SEAT.ACQUIRE pool p 1 QUEUE 60000 BLOCK 5");
         assert_eq!(reply, "[0, QUEUED, 1, 1, 1]", "round {round}");
     }
     dialog.expect("SEAT.RELEASE pool a", "[1, RELEASED, 0]");
     poller.expect(
-        "SEAT.ACQUIRE pool p 1 QUEUE 2000 BLOCK 5",
+        "SEAT.ACQUIRE pool p 1 QUEUE 60000 BLOCK 5",
         "[1, ACQUIRED, 1, 1]",
     );
 }
