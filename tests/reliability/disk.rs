@@ -37,12 +37,24 @@ fn waiter_for_an_expiry(server: &Server) -> Waiter {
 
 #[test]
 fn nobody_is_let_in_after_a_snapshot_failed_until_one_succeeds() {
-    let server = Server::builder().config("save 3600 1000000").start();
-    let waiter = waiter_for_an_expiry(&server);
+    let (server, mut dialog) = Server::builder()
+        .config("save 3600 1000000")
+        .config("stop-writes-on-bgsave-error no")
+        .full_pool();
+    let waiter = Waiter::of(&server, "SEAT.ACQUIRE pool b 1 BLOCK 0");
     // A file cannot replace a folder.
     let in_the_way = server.dir().join("dump.rdb");
     fs::create_dir(&in_the_way).expect("a folder");
-    Dialog::with(&server).ask("BGSAVE");
+    dialog.ask("BGSAVE");
+    has_failed_to_save(&server);
+    // The lease must not be over before the server refuses.
+    dialog.expect_at_once(&[
+        (
+            "SEAT.ACQUIRE pool a 1 PX 500",
+            "[1, ALREADY_ACTIVE, 1, 500]",
+        ),
+        ("CONFIG SET stop-writes-on-bgsave-error yes", "+OK"),
+    ]);
     let mend = |dialog: &mut Dialog| {
         fs::remove_dir(&in_the_way).expect("a folder");
         dialog.ask("BGSAVE");
@@ -61,11 +73,16 @@ fn a_failed_snapshot_stops_nobody_if_the_server_does_not_mind() {
         let mut waiter = waiter_for_an_expiry(&server);
         fs::create_dir(server.dir().join("dump.rdb")).expect("a folder");
         Dialog::with(&server).ask("BGSAVE");
-        eventually("the snapshot has failed", || {
-            server.info("persistence")["rdb_last_bgsave_status"] == "err"
-        });
+        has_failed_to_save(&server);
         waiter.is_granted();
     }
+}
+
+#[track_caller]
+fn has_failed_to_save(server: &Server) {
+    eventually("the snapshot has failed", || {
+        server.info("persistence")["rdb_last_bgsave_status"] == "err"
+    });
 }
 
 #[test]

@@ -369,10 +369,10 @@ fn asks_for_a_replica(primary: &Server) {
 fn with_min_replicas_a_primary_cut_off_soon_stops_granting() {
     let nodes = three_nodes();
     let mut dialog = Dialog::with(&nodes[0]);
-    dialog.expect("CONFIG SET min-replicas-max-lag 1", "+OK");
-    asks_for_a_replica(&nodes[0]);
     dialog.acquire("pool", "a", 9, "{}");
     dialog.expect("WAIT 2 20000", "2");
+    dialog.expect("CONFIG SET min-replicas-max-lag 1", "+OK");
+    asks_for_a_replica(&nodes[0]);
     // One replica goes on without the primary, the other is silent.
     nodes[2].signal("STOP");
     let mut promoted = Dialog::with(&nodes[1]);

@@ -159,7 +159,7 @@ fn up_to_6_2_wait_after_a_blocked_grant_needs_a_command_first() {
 fn another_type_at_a_missing_name_is_met_when_the_wait_ends() {
     let (server, mut dialog) = Server::scene();
     // A limit of none lets nobody in, so the name stays missing.
-    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE missing b 0 BLOCK 400");
+    let mut waiter = Waiter::of(&server, "SEAT.ACQUIRE missing b 0 BLOCK 2500");
     dialog.expect("SET missing x", "+OK");
     dialog.expect("PING", "+PONG");
     let blocked = total(&server, "seat_blocked_clients");
