@@ -35,19 +35,17 @@ fn a_ticket_of_the_last_number_leaves_some_for_others() {
 
 #[test]
 fn a_key_that_ends_as_the_timer_opens_it_delays_no_other() {
-    let server = Server::start();
-    let mut first = Dialog::with(&server);
-    let mut second = Dialog::with(&server);
-    second.expect("SELECT 1", "+OK");
+    let (server, mut dialog) = Server::scene();
     // Only opening the key drops it, and the timer is the first to do so.
-    first.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
-    let reply = first.ask_args(&["SEAT.ACQUIRE", "pool", "a", "1", "PX", "100"]);
-    assert_eq!(reply, "[1, ACQUIRED, 1, 1, 100]");
-    first.expect("PEXPIRE pool 20", "1");
-    let reply = second.ask_args(&["SEAT.ACQUIRE", "pool", "b", "1", "PX", "300"]);
-    assert_eq!(reply, "[1, ACQUIRED, 1, 1, 300]");
+    dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+    dialog.expect_at_once(&[
+        ("SEAT.ACQUIRE pool a 1 PX 100", "[1, ACQUIRED, 1, 1, 100]"),
+        ("PEXPIRE pool 20", "1"),
+        ("SELECT 1", "+OK"),
+        ("SEAT.ACQUIRE pool b 1 PX 300", "[1, ACQUIRED, 1, 1, 300]"),
+    ]);
     total_becomes(&server, "seat_expired", 1);
-    second.expect("EXISTS pool", "0");
+    dialog.expect("EXISTS pool", "0");
 }
 
 #[test]

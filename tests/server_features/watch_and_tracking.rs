@@ -231,7 +231,7 @@ fn a_ticket_and_a_grant_from_the_queue_disturb_as_any_change() {
         other.expect("SEAT.REVOKE pool c", "0");
         assert!(is_disturbed(before), "the end of a ticket");
     }
-    let reply = other.ask("SEAT.ACQUIRE pool c 2 QUEUE 200");
+    let reply = other.ask("SEAT.ACQUIRE pool c 2 QUEUE 2500");
     assert_eq!(reply, "[0, QUEUED, 2, 2, 1]");
     let before = onlooker(&server);
     total_becomes(&server, "seat_tickets", 0);
