@@ -58,11 +58,11 @@ fn each_lease_has_its_own_time_in_whatever_order_they_come() {
         "SEAT.ACQUIRE third a 9 PX 300",
         "SEAT.ACQUIRE first a 9 PX 100",
         "SEAT.ACQUIRE second a 9 PX 200",
-        // Long after, for two that are due in one turn would be one event.
+        // Long after, for two in one pool that are due in one turn are one event.
         "SEAT.ACQUIRE first b 9 PX 2400",
         "SEAT.ACQUIRE second b 9 EX 3600",
         "SEAT.ACQUIRE renewed a 9 PX 150",
-        "SEAT.HEARTBEAT renewed a PX 500",
+        "SEAT.HEARTBEAT renewed a PX 2200",
         "SEAT.ACQUIRE shortened a 9 EX 3600",
         "SEAT.HEARTBEAT shortened a PX 50",
         "SEAT.ACQUIRE released a 9 PX 120",
