@@ -246,7 +246,8 @@ fn backward_all_last_longer_and_still_end() {
         (HOUR_MS - 60_000..=HOUR_MS + 2000).contains(&left_ms),
         "{left_ms} ms left"
     );
-    // The timer comes up after two seconds of the clock that does not step, and finds nothing to do.
+    // The timer comes up after two seconds of the clock that does not step, and finds nothing to
+    // do.
     let stepped = Instant::now();
     eventually("the timer has come up", || {
         stepped.elapsed() > Duration::from_millis(2300)

@@ -31,10 +31,11 @@
 //!   had; `product()` says which of the two it is, where nothing else does.
 //! - `eventually("the seat is free", || ..)` waits for a condition and panics, naming it, at the
 //!   deadline. Never sleep for order.
-//! - No step may need to be quick: a machine at work may hold up any process for a second. Commands
-//!   that must not lie apart go to the server at once (`at_once`, `pipeline`). Where that cannot be,
-//!   `staged("the lease runs when the server is stopped", || ..)` plays the scene until it took
-//!   place.
+//! - No step may need to be quick: a machine at work may hold up any process for a second.
+//!   Commands that must not lie apart go to the server at once (`at_once`, `pipeline`), those of
+//!   several clients while it `stands_still`. Where that cannot be, `staged("the lease runs when
+//!   the server is stopped", || ..)` plays the scene until it took place, and how quick something
+//!   is `mostly_within` says.
 //! - `primary.wait_for_offset(&replica)` returns when the replica has applied what the primary has
 //!   written so far; `primary.replica_agrees(&replica)` compares their data then.
 //! - `server.reloads_the_same("DEBUG RELOAD")` compares the data before and after.

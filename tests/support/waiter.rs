@@ -11,8 +11,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Sends an ACQUIRE with BLOCK on a new connection and returns once that is blocked. If it is to
-    /// wait for a time, that may be over by then.
+    /// Sends an ACQUIRE with BLOCK on a new connection and returns once that is blocked. If it is
+    /// to wait for a time, that may be over by then.
     #[track_caller]
     pub fn of(server: &Server, command: &str) -> Self {
         Self::with(Dialog::with(server), server, command)
