@@ -162,17 +162,21 @@ const GIVES_ON: &str = "
 #[test]
 fn a_floor_revives_nobody_whose_seat_was_given_on() {
     let (server, mut dialog) = Server::builder().shipped_grace().recording().scene();
-    dialog.ask("SEAT.ACQUIRE clock x 0 QUEUE 600000");
     let mut floor_ms = 0;
     let effects = effects_of(&server, || {
-        dialog.eval(GIVES_ON, &["clock", "pool"]);
-        floor_ms = floor_left_ms(&server);
+        let replies = dialog.pipeline(&[
+            "SEAT.ACQUIRE clock x 0 QUEUE 600000",
+            &format!("EVAL '{}' 2 clock pool", GIVES_ON.replace('\'', "\"")),
+            "INFO seat",
+        ]);
+        floor_ms = number_after(&replies[2], "seat_lease_floor_ms:");
     });
     // The two are out before the third is in: so no other server revives them either.
     let kinds: Vec<_> = effects.iter().map(|effect| &effect[..24]).collect();
     assert_eq!(
         kinds,
         [
+            "SEAT.EFFECT clock JOIN x",
             "SEAT.EFFECT pool GRANT s",
             "SEAT.EFFECT pool GRANT o",
             "SEAT.EFFECT pool FREE ex",
