@@ -80,7 +80,7 @@ start_server() { # server conf [option ...]
   server_pid=$!
   echo "$server_pid" >&9
   local tries
-  for ((tries = 0; tries < 200; tries++)); do
+  for ((tries = 0; tries < 600; tries++)); do
     [ "$(redis-cli -s "$dir/sock" ping 2>&1)" = PONG ] && return
     kill -0 "$server_pid" 2>/dev/null || break
     sleep 0.05
