@@ -212,14 +212,13 @@ impl Link for Watched {
 /// Sentinels that watch these nodes and know of each other and of the replicas.
 fn sentinels(nodes: &[Server], count: usize) -> Vec<Server> {
     let quorum = count / 2 + 1;
-    // Less would have a busy machine taken for a dead server.
-    let down_ms = scale(1000, 3000);
     let sentinel = || {
         let monitor = format!("127.0.0.1 {} {quorum}", nodes[0].port());
         Server::builder()
             .sentinel()
             .config(&format!("sentinel monitor seats {monitor}"))
-            .config(&format!("sentinel down-after-milliseconds seats {down_ms}"))
+            // Less would have a busy machine taken for a dead server.
+            .config("sentinel down-after-milliseconds seats 3000")
             .config("sentinel failover-timeout seats 8000")
             .config("sentinel parallel-syncs seats 2")
             .start()
