@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::support::{
-    Dialog, Events, Server, effects_of, eventually, mostly_within, now_ms, total, wait_for_reclaim,
+    Dialog, Events, Server, effects_of, eventually, mostly_within, now_ms, number_after, total,
+    wait_for_reclaim,
 };
 
 /// Those of the events of pools that match, from now on.
@@ -31,8 +32,9 @@ fn an_idle_server_reclaims_within_a_tenth_of_a_second() {
         let deadline_ms = {
             let mut dialog = Dialog::with(&server);
             let lease_ms = lengths_ms.next().expect("a length");
-            dialog.ask(&format!("SEAT.ACQUIRE pool a 1 PX {lease_ms}"));
-            dialog.pool_info("pool", "next_deadline_ms")
+            let acquire = format!("SEAT.ACQUIRE pool a 1 PX {lease_ms}");
+            let replies = dialog.at_once(&[&acquire, "SEAT.INFO pool"]);
+            number_after(&replies[1], "\"next_deadline_ms\", ")
         };
         // From here to the event nobody sends anything.
         assert_eq!(events.next(), "seat.expired pool");

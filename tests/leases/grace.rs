@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::cluster::alone_with;
 use crate::support::{
-    Builder, Dialog, Server, Waiter, effects_of, eventually, now_ms, staged, total,
+    Builder, Dialog, Server, Waiter, effects_of, eventually, now_ms, number_after, staged, total,
     wait_for_reclaim,
 };
 
@@ -352,15 +352,6 @@ fn holders_find_their_way_back_after_a_crash() {
         );
         eventually("the floor is over", || floor_left_ms(&server) == 0);
     }
-}
-
-/// The number that follows this part of a reply.
-fn number_after(reply: &str, part: &str) -> i64 {
-    let (_, rest) = reply.split_once(part).expect("the part");
-    let digits = rest.split(|other: char| !other.is_ascii_digit()).next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .expect("a number")
 }
 
 #[test]

@@ -445,6 +445,15 @@ pub fn wait_for_reclaim(server: &Server, seats: u64) {
     assert_eq!(reclaimed, seats, "seats reclaimed");
 }
 
+/// The number that follows this part of a reply, which must have it.
+#[track_caller]
+pub fn number_after(reply: &str, part: &str) -> i64 {
+    let rest = reply.split_once(part).map(|(_, rest)| rest);
+    let digits = rest.and_then(|rest| rest.split(|other: char| !other.is_ascii_digit()).next());
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.unwrap_or_else(|| panic!("no number after {part} in {reply}"))
+}
+
 /// A reply in the notation that the head of this file describes.
 #[track_caller]
 fn readable(raw: &[u8]) -> String {

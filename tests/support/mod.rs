@@ -61,7 +61,9 @@ mod waiter;
 mod wire;
 pub mod workload;
 
-pub use dialog::{Dialog, Traces, arguments, total, total_becomes, totals, wait_for_reclaim};
+pub use dialog::{
+    Dialog, Traces, arguments, number_after, total, total_becomes, totals, wait_for_reclaim,
+};
 pub use events::Events;
 pub use process::Process;
 pub use server::{Builder, Product, Server, default_binary};
