@@ -163,13 +163,23 @@ fn full() -> (Server, Dialog) {
 }
 
 /// A client that has read the queue under tracking and watches the pool.
+#[track_caller]
 fn onlooker(server: &Server) -> Dialog {
+    onlooker_after(server, ("PING", "+PONG"))
+}
+
+/// The same, from the instant in which it has had something done.
+#[track_caller]
+fn onlooker_after(server: &Server, (command, reply): (&str, &str)) -> Dialog {
     let mut onlooker = Dialog::in_resp3(server);
-    onlooker.expect("CLIENT TRACKING ON", "+OK");
-    for command in SHOWING_THE_QUEUE {
-        onlooker.ask(command);
-    }
-    onlooker.expect("WATCH pool", "+OK");
+    let mut commands = vec![command, "CLIENT TRACKING ON"];
+    commands.extend(SHOWING_THE_QUEUE);
+    commands.push("WATCH pool");
+    let replies = onlooker.pipeline(&commands);
+    assert_eq!(
+        [&replies[0], &replies[1], &replies[5]],
+        [reply, "+OK", "+OK"]
+    );
     onlooker
 }
 
@@ -231,9 +241,8 @@ fn a_ticket_and_a_grant_from_the_queue_disturb_as_any_change() {
         other.expect("SEAT.REVOKE pool c", "0");
         assert!(is_disturbed(before), "the end of a ticket");
     }
-    let reply = other.ask("SEAT.ACQUIRE pool c 2 QUEUE 2500");
-    assert_eq!(reply, "[0, QUEUED, 2, 2, 1]");
-    let before = onlooker(&server);
+    let queued = "[0, QUEUED, 2, 2, 1]";
+    let before = onlooker_after(&server, ("SEAT.ACQUIRE pool c 2 QUEUE 200", queued));
     total_becomes(&server, "seat_tickets", 0);
     assert!(is_disturbed(before), "the loss of a ticket");
 
