@@ -1,0 +1,190 @@
+"""A server with the module, for the tests of an application.
+
+In ``conftest.py``::
+
+    pytest_plugins = ["redis_seat.testing"]
+
+and a test that takes ``seat_server`` has a server that lives as long as the test run::
+
+    def test_it(seat_server):
+        pool = SeatPool.from_url(seat_server.url, "license:acme", 5)
+
+The server is ``REDIS_SERVER``, or a ``redis-server`` or ``valkey-server`` on the ``PATH``; the module
+is ``REDIS_SEAT_MODULE``, or where its installation puts it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+import redis
+
+_PLACES = (
+    "/usr/lib/redis/modules/libredis_seat.so",
+    "/usr/local/lib/redis/modules/libredis_seat.so",
+)
+_START_SECONDS = 20.0
+
+
+class SeatServer:
+    """A private server on a port of its own, with its files in a folder of its own.
+
+    It starts at once, empty, and keeps nothing when it has been stopped; a context manager.
+
+    :param module: the path of the module; an empty one is a server without it.
+    :param server: the path of the server.
+    :param options: settings of ``redis.conf``, such as ``{"appendonly": "yes"}``.
+    :param module_arguments: settings of the module, such as ``"lease-grace 0"``.
+    :raises FileNotFoundError: there is no server, or no module.
+    """
+
+    def __init__(
+        self,
+        *,
+        module: str | None = None,
+        server: str | None = None,
+        options: Mapping[str, str] | None = None,
+        module_arguments: str = "",
+    ) -> None:
+        self._server = server or _find_server()
+        self._module = _find_module() if module is None else module
+        self._options = dict(options or {})
+        self._module_arguments = module_arguments.split()
+        self._folder = tempfile.TemporaryDirectory(prefix="redis-seat-")
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where it is, as ``from_url`` of a client takes it."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, again after :meth:`kill`, with what it had kept by then."""
+        settings = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": self._folder.name,
+            "logfile": str(self._log),
+            "save": "",
+            **self._options,
+        }
+        words = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        if self._module:
+            words += ["--loadmodule", self._module, *self._module_arguments]
+        self._process = subprocess.Popen(
+            [self._server, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C in a test run ends the tests first, and they end the server.
+            start_new_session=True,
+        )
+        self._wait()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop it from answering, as a machine that hangs."""
+        self._running.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have it go on."""
+        self._running.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it, and remove its files."""
+        if self._process is not None:
+            self.thaw()
+            self._end(signal.SIGTERM)
+        self._folder.cleanup()
+
+    def __enter__(self) -> SeatServer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def _log(self) -> Path:
+        return Path(self._folder.name) / "log"
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the server does not run")
+        return self._process
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._running, None
+        process.send_signal(how)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _wait(self) -> None:
+        end = time.monotonic() + _START_SECONDS
+        with redis.Redis(port=self.port, socket_timeout=1, socket_connect_timeout=1) as client:
+            while True:
+                try:
+                    client.ping()
+                    return
+                except redis.RedisError as error:
+                    if self._running.poll() is not None or time.monotonic() > end:
+                        said = self._log.read_text() if self._log.exists() else str(error)
+                        self._running.kill()
+                        raise RuntimeError(f"{self._server} does not start: {said}") from error
+                time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def seat_server() -> Iterator[SeatServer]:
+    """A server with the module, for the whole test run."""
+    with SeatServer() as server:
+        yield server
+
+
+def _find_server() -> str:
+    named = os.environ.get("REDIS_SERVER")
+    found = named or shutil.which("redis-server") or shutil.which("valkey-server")
+    if not found:
+        raise FileNotFoundError("no redis-server on the PATH: name one in REDIS_SERVER")
+    return found
+
+
+def _find_module() -> str:
+    named = os.environ.get("REDIS_SEAT_MODULE")
+    found = named or next((place for place in _PLACES if os.path.exists(place)), None)
+    if not found:
+        raise FileNotFoundError(
+            "no libredis_seat.so: name it in REDIS_SEAT_MODULE, and see "
+            "https://pypi.org/project/redis-seat for where to get it"
+        )
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
