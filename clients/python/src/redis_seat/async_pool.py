@@ -144,7 +144,7 @@ class AsyncSeatPool:
         request = Request(
             session=session or "",
             named=session is not None,
-            seats=self.seats,
+            limit=lambda: self.seats,
             metadata=metadata,
             wait=wait,
             weight=weight,
@@ -252,7 +252,7 @@ class AsyncSeatRequest:
     async def __aenter__(self) -> AsyncSeat:
         if self._seat is not None:
             raise RuntimeError("this seat is held already; ask for another with pool.seat()")
-        request = self._request.begin(self._pool.seats)
+        request = self._request.begin()
         self._seat = await self._pool._begin(request, self._on_lost, self._max_hold)
         return self._seat
 

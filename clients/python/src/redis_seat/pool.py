@@ -163,7 +163,7 @@ class SeatPool:
         request = Request(
             session=session or "",
             named=session is not None,
-            seats=self.seats,
+            limit=lambda: self.seats,
             metadata=metadata,
             wait=wait,
             weight=weight,
@@ -259,7 +259,7 @@ class SeatRequest:
     def __enter__(self) -> Seat:
         if self._seat is not None:
             raise RuntimeError("this seat is held already; ask for another with pool.seat()")
-        request = self._request.begin(self._pool.seats)
+        request = self._request.begin()
         self._seat = self._pool._begin(request, self._on_lost, self._max_hold)
         return self._seat
 

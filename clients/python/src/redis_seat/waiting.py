@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from redis_seat import clock, wire
@@ -20,11 +21,14 @@ _FIRST_PAUSE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody wants. ``named`` says that the caller chose the session."""
+    """What somebody wants. ``named`` says that the caller chose the session.
+
+    ``limit`` says how many seats there are, at each call anew: while one waits it may change.
+    """
 
     session: str
     named: bool
-    seats: int
+    limit: Callable[[], int]
     metadata: Metadata | None
     wait: float | None
     weight: int
@@ -32,9 +36,9 @@ class Request:
     max_per_owner: int | None
     takeover: bool
 
-    def begin(self, seats: int) -> Request:
+    def begin(self) -> Request:
         """The same for a seat that is asked for now, by a session of its own unless it is named."""
-        return replace(self, seats=seats, session=self.session if self.named else str(uuid.uuid4()))
+        return self if self.named else replace(self, session=str(uuid.uuid4()))
 
     def call(
         self, terms: Terms, *, queue: float | None = None, block: float | None = None
@@ -42,7 +46,7 @@ class Request:
         return wire.acquire(
             terms.key,
             self.session,
-            self.seats,
+            self.limit(),
             self.metadata,
             lease=terms.lease,
             weight=self.weight,
