@@ -20,7 +20,7 @@ from redis_seat.driver import Driver, Timeouts
 from redis_seat.renewal import TICK
 from redis_seat.results import Grant
 from redis_seat.seat import BaseSeat, log
-from redis_seat.steps import drive_async
+from redis_seat.steps import drive_async, sleep_until
 from redis_seat.terms import Terms, agree, socket_timeout_for
 from redis_seat.waiting import Request, acquire
 from redis_seat.wire import Call, Metadata, Name
@@ -59,10 +59,7 @@ class AsyncSeat(BaseSeat):
                 if now >= end:
                     break
                 pause = min(pause, end - now)
-            try:
-                await asyncio.wait_for(self._ended.wait(), max(pause, 0.0))
-            except asyncio.TimeoutError:
-                pass
+            await sleep_until(self._ended, max(pause, 0.0))
         return self.lost
 
     async def release(self) -> None:

@@ -12,7 +12,7 @@ from redis_seat.line import AsyncLine
 from redis_seat.renewal import Renewal
 from redis_seat.results import Release
 from redis_seat.seat import log
-from redis_seat.steps import drive_async
+from redis_seat.steps import drive_async, sleep_until
 from redis_seat.terms import Terms
 from redis_seat.wire import Call
 
@@ -55,10 +55,7 @@ class _Worker:
         turn, cleanup = self._make_turn()
         try:
             while (pause := await self._turn(turn, reference)) is not None:
-                try:
-                    await asyncio.wait_for(self._wake.wait(), pause)
-                except asyncio.TimeoutError:
-                    pass
+                await sleep_until(self._wake, pause)
                 self._wake.clear()
         finally:
             await cleanup()
