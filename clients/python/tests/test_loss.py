@@ -70,9 +70,9 @@ class Holding:
         return self.lost_at is None
 
 
-async def trouble(server: SeatServer) -> None:
-    """The server dies, or hangs, for a random part of two leases."""
-    away = random.uniform(0, 2 * LEASE)
+async def trouble(server: SeatServer, *, is_long: bool) -> None:
+    """The server dies, or hangs, for less than a lease or for more."""
+    away = random.uniform(1.1, 2) * LEASE if is_long else random.uniform(0, LEASE)
     if random.random() < 0.5:
         server.freeze()
         await asyncio.sleep(away)
@@ -103,7 +103,7 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
             holding = Holding(seat)
             all_held.append(holding)
             held.append(holding)
-            end = clock.now() + random.uniform(0.5, 3) * LEASE
+            end = clock.now() + random.uniform(1, 4) * LEASE
             while holding.look() and clock.now() < end and not ended.is_set():
                 await asyncio.sleep(0.005)
             held.remove(holding)
@@ -127,15 +127,15 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
 
     tasks = [asyncio.create_task(contend()) for _ in range(2 * LIMIT)]
     tasks.append(asyncio.create_task(watch()))
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         await asyncio.sleep(random.uniform(0, LEASE))
-        await trouble(own_server)
+        await trouble(own_server, is_long=number % 2 == 0)
     await asyncio.sleep(LEASE)
     ended.set()
     await asyncio.gather(*tasks)
     await face.close_pool(pool)
 
-    assert most == LIMIT
+    assert 0 < most <= LIMIT
     lost = [holding for holding in all_held if holding.lost_at is not None]
     assert len(lost) >= ROUNDS / 4
     for holding in lost:
@@ -155,11 +155,11 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
 async def test_a_short_absence_loses_nothing(
     face: Face, own_server: SeatServer, key: str
 ) -> None:
-    pool = face.pool_from_url(own_server.url, key, 1, lease=3)
+    pool = face.pool_from_url(own_server.url, key, 1, lease=1.8)
     async with pool.seat() as seat:
         own_server.kill()
         own_server.start()
-        assert not await seat.wait_lost(4)
+        assert not await seat.wait_lost(2.2)
     await face.close_pool(pool)
 
 

@@ -123,7 +123,8 @@ def _origin(client: Any, key: Any) -> tuple[Any, dict[str, Any]]:
 def _origin_of(cluster: Any, node: Any) -> tuple[Any, dict[str, Any]]:
     if is_async(cluster):
         return node.connection_class, node.connection_kwargs
-    pool = cluster.get_redis_connection(node).connection_pool
+    client_of = getattr(cluster, "get_redis_connection", None) or cluster.get_valkey_connection
+    pool = client_of(node).connection_pool
     return pool.connection_class, pool.connection_kwargs
 
 
