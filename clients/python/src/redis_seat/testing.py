@@ -16,6 +16,7 @@ is ``REDIS_SEAT_MODULE``, or where its installation puts it.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -184,7 +185,13 @@ def _find_module() -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """Below those that systems give to clients, so that it stays free while a server restarts, and
+    with room for a cluster's second port, 10,000 above."""
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port
