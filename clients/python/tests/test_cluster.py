@@ -133,12 +133,15 @@ async def test_a_pool_finds_the_new_primary_by_a_sentinel(face: Face, tmp_path: 
             pool = face.pool(client, "k", 1, lease=9, heartbeat_interval=0.1)
             async with pool.seat() as seat:
                 await in_thread(eventually, "a failover begins", lambda: fails_over(watcher), 30)
+                words = "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "seats"
                 await in_thread(
                     eventually,
                     "the replica is promoted",
-                    lambda: ends[1].info("replication")["role"] == "master",
+                    lambda: int(watcher.execute_command(*words)[1]) == replica.port,
                     30,
                 )
+                # The sentinel would let it serve for some seconds more.
+                primary.kill()
                 boss = SeatCommands(ends[1])
                 before = boss.holder("k", seat.session)
                 assert before is not None
