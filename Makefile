@@ -14,6 +14,8 @@ demo: build ## a guided tour of the commands, on a private server
 test: build ## all tests, on the system's redis-server
 	scripts/check-conf redis-server
 	scripts/cargo test --locked --workspace
+	scripts/test-python newest
+	scripts/test-python oldest
 
 matrix: build ## the tests on every tested server
 	@scripts/matrix
@@ -33,7 +35,7 @@ bench: build ## the benchmarks, docs/benchmarks.md anew, and an error if a budge
 sha: ## print the SHA1 of a script (FILE=...), for the lists of redis.conf
 	@scripts/sha $(FILE)
 
-lint: setup ## formatting, clippy, docs, circles, scripts, Dockerfile, compose.yaml
+lint: setup ## formatting, clippy, docs, circles, scripts, the Python client, Dockerfile, compose.yaml
 	@scripts/lint
 
 build: setup ## the module alone, into target/release

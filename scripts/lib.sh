@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 # shellcheck disable=SC2034 # for the scripts
-venv=$target/venv
+venv=$target/venv venv_oldest=$target/venv-oldest
 cd "$root" || exit
 
 # rustup installs here without touching the shell's profile.

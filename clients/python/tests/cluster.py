@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 import redis
-from conftest import eventually
 
 from redis_seat.testing import SeatServer
+
+from conftest import eventually
 
 SLOTS = 16384
 
@@ -27,7 +28,9 @@ def three_masters(*, module: str | None = None) -> Iterator[list[SeatServer]]:
             for _ in range(3)
         ]
         clients = [
-            stack.enter_context(redis.Redis(port=node.port, decode_responses=True, socket_timeout=5))
+            stack.enter_context(
+                redis.Redis(port=node.port, decode_responses=True, socket_timeout=5)
+            )
             for node in nodes
         ]
         for number, client in enumerate(clients):

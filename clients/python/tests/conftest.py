@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import redis
-from faces import Face
 
 from redis_seat import SeatCommands
 from redis_seat.testing import SeatServer
+
+from faces import Face
 
 CLIENT = Path(__file__).parent.parent
 ROOT = CLIENT.parent.parent

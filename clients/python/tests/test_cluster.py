@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import redis
-from cluster import three_masters
-from conftest import LIBRARIES, eventually
-from faces import Face, in_thread
 
 from redis_seat import Denial, Grant, SeatCommands, SeatLost
 from redis_seat.testing import SeatServer, _find_server, _free_port
+
+from cluster import three_masters
+from conftest import LIBRARIES, eventually
+from faces import Face, in_thread
 
 pytestmark = pytest.mark.asyncio
 
@@ -184,11 +185,10 @@ async def test_a_server_that_is_demoted_costs_no_seat_that_others_have(
 ) -> None:
     """READONLY is transient: if it stays so, the lease decides."""
     pool = face.pool_from_url(own_server.url, key, 1, lease=1.2)
-    with redis.Redis.from_url(own_server.url) as admin:
-        with pytest.raises(SeatLost):
-            async with pool.seat() as seat:
-                admin.execute_command("REPLICAOF", "127.0.0.1", 1)
-                start = time.monotonic()
-                assert await seat.wait_lost(5)
-                assert time.monotonic() - start > 0.5
+    with redis.Redis.from_url(own_server.url) as admin, pytest.raises(SeatLost):
+        async with pool.seat() as seat:
+            admin.execute_command("REPLICAOF", "127.0.0.1", 1)
+            start = time.monotonic()
+            assert await seat.wait_lost(5)
+            assert time.monotonic() - start > 0.5
     await face.close_pool(pool)

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import redis
-from conftest import FACES, LIBRARIES
-from faces import Face
 
 import redis_seat
 from redis_seat import (
@@ -30,10 +28,23 @@ from redis_seat import (
 )
 from redis_seat.testing import SeatServer
 
+from conftest import FACES, LIBRARIES
+from faces import Face
+
 pytestmark = pytest.mark.asyncio
 
 # Those that the server runs in place of readers of the legacy keys, and the one for replication.
-INTERNAL = {"sismember", "smembers", "scard", "hget", "hgetall", "hexists", "hlen", "hkeys", "effect"}
+INTERNAL = {
+    "sismember",
+    "smembers",
+    "scard",
+    "hget",
+    "hgetall",
+    "hexists",
+    "hlen",
+    "hkeys",
+    "effect",
+}
 
 
 @pytest_asyncio.fixture(

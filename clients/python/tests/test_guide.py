@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from processes import run
 
 from redis_seat import SeatCommands
 from redis_seat.guide import (
@@ -18,6 +17,8 @@ from redis_seat.guide import (
     redis_client,
 )
 from redis_seat.testing import SeatServer
+
+from processes import run
 
 TESTS = Path(__file__).parent
 

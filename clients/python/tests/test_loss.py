@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import sys
 import time
 from collections import defaultdict
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 import redis.asyncio.connection
 import redis.connection
-from conftest import is_full
-from faces import Face, in_thread
 
 from redis_seat import NoSeats, SeatLost, clock
 from redis_seat.testing import SeatServer
+
+from conftest import is_full
+from faces import Face, in_thread
 
 pytestmark = pytest.mark.asyncio
 
@@ -95,7 +97,9 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
     async def contend() -> None:
         while not ended.is_set():
             told: list[float] = []
-            request = pool.seat(wait=LEASE, on_lost=lambda seat, told=told: told.append(clock.now()))
+            request = pool.seat(
+                wait=LEASE, on_lost=lambda seat, told=told: told.append(clock.now())
+            )
             try:
                 seat = await request.__aenter__()
             except (NoSeats, redis.RedisError):
@@ -148,13 +152,13 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
         assert not after, "a heartbeat was sent after the loss"
     print(
         f"trust: {face.module.__name__}: {ROUNDS} stops and SIGSTOPs, {len(all_held)} seats, "
-        f"{len(lost)} lost, {sum(map(len, sent.values()))} heartbeats, at most {most} of {LIMIT} held"
+        f"{len(lost)} lost, {sum(map(len, sent.values()))} heartbeats, "
+        f"at most {most} of {LIMIT} held",
+        file=sys.stderr,
     )
 
 
-async def test_a_short_absence_loses_nothing(
-    face: Face, own_server: SeatServer, key: str
-) -> None:
+async def test_a_short_absence_loses_nothing(face: Face, own_server: SeatServer, key: str) -> None:
     pool = face.pool_from_url(own_server.url, key, 1, lease=1.8)
     async with pool.seat() as seat:
         own_server.kill()

@@ -6,11 +6,12 @@ import gc
 import sys
 
 import pytest
-from conftest import redis_seat_threads
-from faces import Face
 
 from redis_seat import SeatCommands
 from redis_seat.testing import SeatServer
+
+from conftest import redis_seat_threads
+from faces import Face
 
 pytestmark = pytest.mark.asyncio
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from conftest import LIBRARIES, eventually, redis_seat_threads
-from faces import Face, in_thread
 
 from redis_seat import NoSeats, OwnerLimit, SeatCommands, SeatLost, SeatPool, clock, renewal
 from redis_seat.testing import SeatServer
+
+from conftest import LIBRARIES, eventually, redis_seat_threads
+from faces import Face, in_thread
 
 pytestmark = pytest.mark.asyncio
 
@@ -107,7 +108,6 @@ async def test_a_limit_of_the_owner_is_an_error(make_pool: MakePool, boss: Any, 
 async def raises_loss(request: Any) -> None:
     with pytest.raises(SeatLost):
         await request.__aexit__(None, None, None)
-
 
 
 async def test_a_limit_that_is_changed_holds_from_then_on(make_pool: MakePool) -> None:

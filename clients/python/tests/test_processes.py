@@ -8,15 +8,18 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import eventually
-from processes import PREAMBLE, environment, run
 
 from redis_seat import SeatCommands
 from redis_seat.testing import SeatServer
 
+from conftest import eventually
+from processes import PREAMBLE, environment, run
+
 
 def test_a_child_owns_nothing_of_its_parents(server: SeatServer, key: str) -> None:
-    program = PREAMBLE + """
+    program = (
+        PREAMBLE
+        + """
 pool = SeatPool.from_url(URL, KEY, 2, lease=0.9)
 with pool.seat() as seat:
     time.sleep(0.4)
@@ -40,13 +43,16 @@ with pool.seat() as seat:
 assert boss.count(KEY) == 0
 print("done")
 """
+    )
     # From 3.12 on Python warns of every fork with threads.
     options = "-W error -W ignore::DeprecationWarning"
     assert run(program, server.url, key, python_options=options) == "done\n"
 
 
 def test_children_of_multiprocessing_share_the_seats(server: SeatServer, key: str) -> None:
-    program = PREAMBLE + """
+    program = (
+        PREAMBLE
+        + """
 import multiprocessing
 
 pool = SeatPool.from_url(URL, KEY, 2, lease=0.9)
@@ -63,6 +69,7 @@ if __name__ == "__main__":
     assert boss.info(KEY) is None or boss.info(KEY).used == 0
     print("done")
 """
+    )
     options = "-W error -W ignore::DeprecationWarning"
     assert run(program, server.url, key, python_options=options) == "done\n"
 
@@ -71,13 +78,16 @@ if __name__ == "__main__":
 def test_a_process_that_ends_waits_for_no_thread(
     server: SeatServer, boss: SeatCommands, key: str, end: str
 ) -> None:
-    program = PREAMBLE + f"""
+    program = (
+        PREAMBLE
+        + f"""
 pool = SeatPool.from_url(URL, KEY, 2)
 with pool.seat():
     {end}
 kept = pool.seat()
 kept.__enter__()
 """
+    )
     start = time.monotonic()
     run(program, server.url, key)
     assert time.monotonic() - start < 10
@@ -86,7 +96,9 @@ kept.__enter__()
 
 
 def test_an_event_loop_that_ends_waits_for_no_task(server: SeatServer, key: str) -> None:
-    program = PREAMBLE + """
+    program = (
+        PREAMBLE
+        + """
 import asyncio
 from redis_seat import AsyncSeatPool
 
@@ -102,11 +114,14 @@ async def main():
 asyncio.run(main())
 print("done")
 """
+    )
     assert run(program, server.url, key, python_options="-W ignore") == "done\n"
 
 
 def test_a_pool_of_another_loop_begins_anew(server: SeatServer, key: str) -> None:
-    program = PREAMBLE + """
+    program = (
+        PREAMBLE
+        + """
 import asyncio
 import redis.asyncio
 from redis_seat import AsyncSeatPool
@@ -125,14 +140,18 @@ for _ in range(3):
     asyncio.run(main())
 print("done")
 """
+    )
     assert run(program, server.url, key) == "done\n"
 
 
 def test_greenlets_of_gevent_wait_and_are_kept(server: SeatServer, key: str) -> None:
-    program = """
+    program = (
+        """
 from gevent import monkey
 monkey.patch_all()
-""" + PREAMBLE + """
+"""
+        + PREAMBLE
+        + """
 import gevent
 
 most = 0
@@ -151,11 +170,12 @@ assert most == 3, most
 pool.close()
 print("done")
 """
+    )
     # gevent itself warns, depending on what was imported when.
     assert run(program, server.url, key, python_options="-W default") == "done\n"
 
 
-CELERY = '''
+CELERY = """
 import os
 import time
 
@@ -188,7 +208,7 @@ def work(number):
 def crash():
     with pool.seat(wait=60):
         os._exit(1)
-'''
+"""
 
 CELERY_CALLER = """
 from app import crash, work

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import redis
-from conftest import ROOT
-from faces import Face
 
 from redis_seat import Denial, Grant, Heartbeat, Release, SeatCommands, scripts
 from redis_seat.testing import SeatServer
+
+from conftest import ROOT
+from faces import Face
 
 pytestmark = pytest.mark.asyncio
 

@@ -1,18 +1,20 @@
-"""Waiting for a seat: in order, through whatever happens to connections, and no longer than wanted."""
+"""Waiting for a seat: in order, whatever happens to connections, and no longer than wanted."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import Any
 
 import pytest
 import redis
-from conftest import eventually, is_full
-from faces import Face, in_thread
 
 from redis_seat import NoSeats, SeatCommands
 from redis_seat.testing import SeatServer
+
+from conftest import eventually, is_full
+from faces import Face, in_thread
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,7 +24,9 @@ KILLS = 200 if is_full() else 25
 def blocked(client: redis.Redis) -> list[str]:
     """The ids of the connections on which somebody waits."""
     clients = client.client_list()
-    return [each["id"] for each in clients if each["cmd"] == "seat.acquire" and "b" in each["flags"]]
+    return [
+        each["id"] for each in clients if each["cmd"] == "seat.acquire" and "b" in each["flags"]
+    ]
 
 
 @pytest.mark.parametrize("retries", [0, 1])
@@ -54,6 +58,11 @@ async def test_five_waiters_keep_their_order_through_killed_connections(
                 assert [waiter.session for waiter in boss.queue(key)] == expected
         await asyncio.wait_for(asyncio.gather(*waiters), 30)
     assert order == list(range(5))
+    print(
+        f"trust: {face.module.__name__}, {retries} retries: five waiters kept their order through "
+        f"{killed} killed connections",
+        file=sys.stderr,
+    )
     assert boss.count(key) == 0
     await face.close_pool(pool)
     await face.close(client)

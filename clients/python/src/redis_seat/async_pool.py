@@ -106,7 +106,7 @@ class AsyncSeatPool:
         heartbeat_interval: float | None = None,
         **options: Any,
     ) -> AsyncSeatPool:
-        """A pool with a ``redis.asyncio.Redis`` of its own, whose time-outs are right for the lease.
+        """A pool with a ``redis.asyncio.Redis`` of its own, whose time-outs fit the lease.
 
         :param options: more of what ``redis.asyncio.Redis.from_url`` takes.
         """

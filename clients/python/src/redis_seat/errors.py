@@ -23,12 +23,12 @@ class NoSeats(SeatError):
 class OwnerLimit(SeatError):
     """The owner has ``held`` live sessions in the pool, and may have ``max``."""
 
-    def __init__(self, key: str, owner: str | None, held: int, max: int) -> None:
-        super().__init__(f"{owner} has {held} sessions in {key}, and may have {max}")
+    def __init__(self, key: str, owner: str | None, held: int, limit: int) -> None:
+        super().__init__(f"{owner} has {held} sessions in {key}, and may have {limit}")
         self.key = key
         self.owner = owner
         self.held = held
-        self.max = max
+        self.max = limit
 
 
 class SeatLost(SeatError):

@@ -81,9 +81,7 @@ class RedisSeatClient:
 
         :raises RedisUnavailableError: the server cannot be reached.
         """
-        answer = self._ask(
-            lambda seats: seats.heartbeat(license_id, session_id, lease=ttl_seconds)
-        )
+        answer = self._ask(lambda seats: seats.heartbeat(license_id, session_id, lease=ttl_seconds))
         return ("success", ttl_seconds) if answer else ("expired", 0)
 
     def release_seat(

@@ -116,7 +116,7 @@ class SeatPool:
         heartbeat_interval: float | None = None,
         **options: Any,
     ) -> SeatPool:
-        """A pool with a ``redis.Redis`` of its own, whose time-outs are right for the lease.
+        """A pool with a ``redis.Redis`` of its own, whose time-outs fit the lease.
 
         :param options: more of what ``redis.Redis.from_url`` takes.
         """

@@ -143,9 +143,9 @@ class Renewal(Generic[S]):
         return min(max(due, self._retry_at) - clock.now(), LINGER)
 
 
-I = TypeVar("I")
+T = TypeVar("T")
 
 
-def _batches(items: Sequence[I]) -> Iterator[Sequence[I]]:
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), _BATCH):
         yield items[start : start + _BATCH]

@@ -25,6 +25,9 @@ class Grant:
     token: int | None = None
     ended: str | None = None
 
+    def __bool__(self) -> Literal[True]:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Denial:

@@ -62,8 +62,7 @@ class BaseSeat:
             raise self.error()
 
     def error(self) -> SeatLost:
-        key = self._terms.key
-        return SeatLost(key if isinstance(key, str) else key.decode("utf-8", "replace"), self.session)
+        return SeatLost(self._terms.shown_key, self.session)
 
     # What follows is for the modules that keep the seat.
 

@@ -29,15 +29,18 @@ class Terms:
     slice: float
     ticket: float
 
+    @property
+    def shown_key(self) -> str:
+        """The key for messages."""
+        return self.key if isinstance(self.key, str) else self.key.decode("utf-8", "replace")
+
 
 def socket_timeout_for(lease: float) -> float:
     """A client's ``socket_timeout`` that leaves room for one retry."""
     return min(5.0, lease / 6)
 
 
-def agree(
-    key: Name, lease: float, heartbeat_interval: float | None, timeouts: Timeouts
-) -> Terms:
+def agree(key: Name, lease: float, heartbeat_interval: float | None, timeouts: Timeouts) -> Terms:
     """The terms for a client with these time-outs.
 
     :raises ValueError: they do not go together.

@@ -9,8 +9,8 @@ and a test that takes ``seat_server`` has a server that lives as long as the tes
     def test_it(seat_server):
         pool = SeatPool.from_url(seat_server.url, "license:acme", 5)
 
-The server is ``REDIS_SERVER``, or a ``redis-server`` or ``valkey-server`` on the ``PATH``; the module
-is ``REDIS_SEAT_MODULE``, or where its installation puts it.
+The server is ``REDIS_SERVER``, or a ``redis-server`` or ``valkey-server`` on the ``PATH``; the
+module is ``REDIS_SEAT_MODULE``, or where its installation puts it.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _wait(request: Request, terms: Terms, driver: Driver) -> Steps[tuple[Grant, 
 def _granted(answer: Acquired, request: Request, terms: Terms) -> Grant:
     if isinstance(answer, Grant):
         return answer
-    key = terms.key if isinstance(terms.key, str) else terms.key.decode("utf-8", "replace")
+    key = terms.shown_key
     if isinstance(answer, OwnerLimited):
         raise OwnerLimit(key, request.owner, answer.held, answer.max)
     raise NoSeats(key, answer.used, answer.seats)

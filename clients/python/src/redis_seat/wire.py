@@ -192,7 +192,7 @@ def get(key: Name, session: Name) -> Call[dict[str, Any] | None]:
 
 
 def holder(key: Name, session: Name) -> Call[Holder | None]:
-    """``SEAT.GET DETAILS``: all that the pool knows of the session, ``None`` if it holds no seat."""
+    """``SEAT.GET DETAILS``: all that the pool knows of the session; ``None`` is no seat."""
 
     def decode(reply: Any) -> Holder | None:
         return None if reply is None else _holder(_text(session), reply)
@@ -428,5 +428,3 @@ def _cleanup(reply: Any) -> Cleanup:
 
 def _waiters(reply: Any) -> list[Waiter]:
     return [Waiter(_text(session), int(waited_ms) / 1000) for session, waited_ms in reply]
-
-
