@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio
 ROUNDS = 100 if is_full() else 4
 LEASE = 0.9
 LIMIT = 2
-# What may pass, in seconds, between a decision and what is measured, on a busy machine.
+# What may pass, in seconds, between the decision to send and the sending, on a busy machine.
 SLACK = 0.1
 
 HEARTBEAT = re.compile(rb"SEAT\.HEARTBEAT\r\n\$\d+\r\n[^\r]+\r\n\$36\r\n([0-9a-f-]{36})")
@@ -67,8 +67,11 @@ class Holding:
 
     def look(self) -> bool:
         """Whether its holder may go on."""
+        before = clock.now()
         if self.lost_at is None and self.seat.lost:
             self.lost_at = clock.now()
+        # By the deadline, however late this looks.
+        assert self.lost_at is not None or before < self.seat.deadline
         return self.lost_at is None
 
 
@@ -145,10 +148,8 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
     for holding in lost:
         assert holding.lost_at is not None
         assert holding.told_at is not None
-        # By the deadline, which the looks every few milliseconds must not have found later.
-        assert holding.lost_at <= holding.seat.deadline + SLACK
         assert holding.told_at <= holding.lost_at + 1
-        after = [t for t in sent[holding.seat.session] if t > holding.lost_at + SLACK / 5]
+        after = [t for t in sent[holding.seat.session] if t > holding.lost_at + SLACK]
         assert not after, "a heartbeat was sent after the loss"
     print(
         f"trust: {face.module.__name__}: {ROUNDS} stops and SIGSTOPs, {len(all_held)} seats, "
@@ -159,11 +160,13 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
 
 
 async def test_a_short_absence_loses_nothing(face: Face, own_server: SeatServer, key: str) -> None:
-    pool = face.pool_from_url(own_server.url, key, 1, lease=1.8)
+    pool = face.pool_from_url(own_server.url, key, 1, lease=30, heartbeat_interval=0.1)
     async with pool.seat() as seat:
         own_server.kill()
         own_server.start()
-        assert not await seat.wait_lost(2.2)
+        while (await pool.commands.holder(key, seat.session)).heartbeats < 3:
+            await asyncio.sleep(0.02)
+        assert not seat.lost
     await face.close_pool(pool)
 
 
