@@ -339,7 +339,10 @@ fn python_examples_print_what_their_comments_say() {
             ran += 1;
         }
     }
-    assert!(ran >= 2, "the README shows the Python client, sync and asyncio");
+    assert!(
+        ran >= 2,
+        "the README shows the Python client, sync and asyncio"
+    );
 }
 
 fn comments_below_prints(code: &str) -> Vec<&str> {

@@ -51,6 +51,12 @@ macro_rules! send {
                 let (d, e, f) = (d.as_ptr(), e.as_ptr(), f.as_ptr());
                 $function($to, command, format, a, b, c, d, e, f)
             }
+            [a, b, c, d, e, f, g] => {
+                let format = c"sssssss".as_ptr();
+                let (a, b, c, d) = (a.as_ptr(), b.as_ptr(), c.as_ptr(), d.as_ptr());
+                let (e, f, g) = (e.as_ptr(), f.as_ptr(), g.as_ptr());
+                $function($to, command, format, a, b, c, d, e, f, g)
+            }
             // A `Str` is a pointer to a string.
             all => $function($to, command, c"v".as_ptr(), all.as_ptr(), all.len()),
         };
