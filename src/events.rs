@@ -82,7 +82,10 @@ pub(crate) fn register(ctx: Ctx<'_>) -> Result<bool, String> {
     }
 }
 
-/// A pool has come to be under a name by other means than a grant.
+/// Events of a key that has gone.
+const GOES: [&[u8]; 3] = [b"del", b"rename_from", b"move_from"];
+
+/// A pool has come to be under a name by other means than a grant, or a key has gone.
 fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
     if is_second_loading() && event == c"loaded" {
         if ctx.selected_database() != 0 {
@@ -125,7 +128,7 @@ fn on_key_event(ctx: Ctx<'_>, event: &CStr, key: Str<'_>) {
                 deadlines::run_soon(ctx);
             }
         });
-    } else {
+    } else if GOES.contains(&event.to_bytes()) {
         feed::heard(ctx.selected_database(), key.bytes());
     }
     server::restore_client_database(ctx, event, !migration::is_subscribed_to_keys());

@@ -28,7 +28,7 @@ struct Note {
 enum What {
     /// The pool has gone. It is known by its address, since it may come under another name.
     Dropped(usize),
-    /// It has gone from one of the databases, of which this may be another.
+    /// It has gone from one of the databases, perhaps from this one, and that may have been written.
     MayBeDropped,
     /// It has come from another name.
     Renamed(Box<[u8]>),
@@ -103,12 +103,13 @@ pub(crate) fn copying(value: usize, pool: &[u8]) {
     COPIED.set(Some((value, pool.into())));
 }
 
-/// An event of a key, by which the database of a pool that has gone from there is known.
+/// A key has gone or has come, by which the database of a pool that has gone from there is known.
 pub(crate) fn heard(database: c_int, key: &[u8]) {
     if has_pending() {
         change(|notes| {
             let unknown = notes.iter_mut().filter(|note| note.database.is_none());
-            for note in unknown.filter(|note| *note.pool == *key) {
+            let gone = unknown.filter(|note| matches!(note.what, What::Dropped(_)));
+            for note in gone.filter(|note| *note.pool == *key) {
                 note.database = Some(database);
             }
         });
@@ -241,7 +242,8 @@ pub(crate) fn write_pending(
         }
     }
     for note in elsewhere {
-        put_off(note);
+        let what = What::MayBeDropped;
+        put_off(Note { what, ..note });
     }
     news
 }
