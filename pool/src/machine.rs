@@ -1194,7 +1194,8 @@ impl<'h, H: Host> Machine<'h, H> {
                 ticket_ms,
             },
             None => {
-                if !has_ticket {
+                // A ticket that is lost leaves when it is removed.
+                if !self.host.pool().has_ticket(session) {
                     self.host.notice(Notice::Left(waiter.wait()));
                 }
                 WaitEnd::NoSeats {
