@@ -22,7 +22,8 @@ use proptest::prelude::*;
 use seat_pool::{
     AcquireRequest, Acquired, Applied, BlockedQueue, Claim, Conditions, Decoder, Effect, Freed,
     Grant, HeartbeatOutcome, Holder, Host, Import, Lease, MAX_FIGURES, MAX_WEIGHT, Machine,
-    Metadata, Moment, Notice, Outcome, Pool, Queue, Refusal, Session, Ticket, WaitEnd, Waiter,
+    Metadata, Moment, Notice, Outcome, Pool, Queue, Refusal, Session, Ticket, Wait, WaitEnd,
+    Waiter,
 };
 
 /// Sessions, few enough to meet often.
@@ -390,6 +391,18 @@ impl Entry {
         client.or(ticket).expect("it is one or the other")
     }
 
+    /// What is said of it when it leaves.
+    fn wait<'a>(&self, session: &'a [u8]) -> Wait<'a> {
+        let client = self.client.map(|client| client.since_ms);
+        let ticket = self.ticket.map(|(ticket, ..)| ticket.since_ms);
+        Wait {
+            session,
+            seats: self.figure(),
+            since_ms: client.or(ticket).expect("it is one or the other"),
+            claim: self.claim(),
+        }
+    }
+
     fn since_ms(&self, now: Moment) -> i64 {
         let ticket = self.ticket.filter(|_| self.has_valid_ticket(now));
         let client = self.client.map(|client| client.since_ms);
@@ -406,6 +419,8 @@ struct Model {
     seats: i64,
     sessions: BTreeMap<usize, Held>,
     queue: Vec<Entry>,
+    /// Entries that have left the queue in this step, or their tickets or clients, as they were.
+    left: BTreeMap<usize, Entry>,
     /// Seats that are taken elsewhere by nobody of these sessions.
     elsewhere: u64,
     /// Who holds such a seat.
@@ -733,17 +748,27 @@ impl Model {
     }
 
     fn drop_ticket(&mut self, id: usize) {
+        self.reduce(id, |entry| entry.ticket = None);
+    }
+
+    fn drop_client(&mut self, id: usize) {
+        self.reduce(id, |entry| entry.client = None);
+    }
+
+    fn reduce(&mut self, id: usize, reduce: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.entry(id) {
-            entry.ticket = None;
+            let before = *entry;
+            reduce(entry);
+            self.left.entry(id).or_insert(before);
         }
         self.forget_empty_entries();
     }
 
-    fn drop_client(&mut self, id: usize) {
-        if let Some(entry) = self.entry(id) {
-            entry.client = None;
-        }
-        self.forget_empty_entries();
+    /// An entry that leaves the queue or has just left it, as it was.
+    fn leaving(&self, id: usize) -> Option<Entry> {
+        let mut queue = self.queue.iter();
+        let waits = || queue.find(|entry| entry.id == id).copied();
+        self.left.get(&id).copied().or_else(waits)
     }
 
     fn forget_empty_entries(&mut self) {
@@ -938,8 +963,8 @@ struct Key<'a> {
     blocking: Option<u32>,
     /// The client that this one replaces, until that has its answer.
     replaced: Option<Client>,
-    /// What the client stated whose seat is taken back.
-    taken_back: Option<(i64, Claim<'static>)>,
+    /// What the client stated whose seat is taken back, and since when it had waited.
+    taken_back: Option<(i64, Claim<'static>, i64)>,
     /// The session that the grant before has ended.
     ended_for: Option<usize>,
     /// The seats that were taken with each grant.
@@ -964,6 +989,7 @@ impl Key<'_> {
     fn machine(&mut self) -> Machine<'_, Self> {
         let now = self.shared.now;
         (self.woken, self.reclaimed) = (0, 0);
+        self.name.model.left.clear();
         Machine::new(self, now)
     }
 
@@ -1029,6 +1055,24 @@ impl Key<'_> {
             by_caller,
             by_waiter,
         }
+    }
+
+    /// Holds what is said of who leaves the queue against what was known of it.
+    fn judge_leaving(&self, wait: Wait<'_>) {
+        let session = wait.session;
+        assert!(self.name.blocked.get(session).is_none(), "its client waits");
+        assert!(!self.pool().has_ticket(session), "it has a ticket");
+        let expected = match (self.name.model.leaving(id_of(session)), self.taken_back) {
+            (Some(entry), _) => entry.wait(session),
+            (None, Some((seats, claim, since_ms))) => Wait {
+                session,
+                seats,
+                since_ms,
+                claim,
+            },
+            (None, None) => panic!("{wait:?} leaves, and did not wait"),
+        };
+        assert_eq!(wait, expected);
     }
 
     /// Holds a grant against the rule, before it is carried out.
@@ -1127,7 +1171,7 @@ impl Key<'_> {
             Subject::Keeping(kept, ms) if kept == id => (
                 ms,
                 stated
-                    .or(self.taken_back)
+                    .or(self.taken_back.map(|(seats, claim, _)| (seats, claim)))
                     .unwrap_or_else(|| panic!("what it stated")),
             ),
             _ => {
@@ -1576,7 +1620,8 @@ impl Key<'_> {
     fn take_back(&mut self) {
         for waiter in std::mem::take(&mut self.name.unconfirmed) {
             let (id, ticket_ms) = (id_of(&waiter.session), waiter.request.ticket_ms);
-            self.taken_back = Some((waiter.seats, known(waiter.request.claim())));
+            let claim = known(waiter.request.claim());
+            self.taken_back = Some((waiter.seats, claim, waiter.request.since_ms));
             self.subject = ticket_ms.map_or(Subject::Nobody, |ms| Subject::Keeping(id, ms));
             let is_live = self.name.model.is_live(self.shared.now, id);
             self.machine().take_back(&waiter);
@@ -1789,6 +1834,10 @@ impl Host for Key<'_> {
         let known = replaced.or(waiting);
         let known = known.expect("only blocked clients are woken");
         assert_eq!((known.number, known.figure), (number, waiter.seats));
+        let wait = waiter.wait();
+        assert_eq!((id_of(wait.session), wait.seats), (id, known.figure));
+        assert_eq!(wait.since_ms, known.since_ms);
+        assert_eq!(wait.claim, known.call.claim);
         match replaced {
             Some(_) => assert_eq!(outcome, Outcome::NoSeats),
             None => {
@@ -1849,12 +1898,22 @@ impl Host for Key<'_> {
     fn notice(&mut self, notice: Notice<'_>) {
         self.is_touched = true;
         match notice {
-            Notice::Joined(_) => {
-                let is_new = matches!(self.subject, Subject::Calling(Caller { known: None, .. }));
-                assert!(is_new, "only who does not wait yet joins");
+            Notice::Joined(wait) => {
+                let Subject::Calling(caller) = self.subject else {
+                    panic!("nobody calls, and {wait:?} joins");
+                };
+                assert!(caller.known.is_none(), "only who does not wait yet joins");
+                let expected = Wait {
+                    session: &bytes_of(caller.call.id),
+                    seats: caller.figure,
+                    since_ms: self.shared.now.now_ms,
+                    claim: caller.call.claim,
+                };
+                assert_eq!(wait, expected);
             }
             Notice::Served => assert!(matches!(self.granted, Some((_, true)))),
-            Notice::OwnerLimit(_) => {
+            Notice::OwnerLimit(wait) => {
+                self.judge_leaving(wait);
                 let has_client = self.name.blocked.iter().count();
                 let known = self.name.model.queue.iter();
                 let has_one_less =
@@ -1866,7 +1925,15 @@ impl Host for Key<'_> {
                 self.sent_away.extend(self.left_over_limit.take());
                 self.woken += 1;
             }
-            Notice::Left(_) | Notice::Lost(_) => {}
+            Notice::Left(wait) => self.judge_leaving(wait),
+            Notice::Lost(wait) => {
+                self.judge_leaving(wait);
+                let entry = self.name.model.leaving(id_of(wait.session));
+                assert!(
+                    entry.is_some_and(|entry| !entry.waits(self.shared.now)),
+                    "{wait:?} is not lost"
+                );
+            }
         }
     }
 
