@@ -28,7 +28,7 @@ struct Note {
 enum What {
     /// The pool has gone. It is known by its address, since it may come under another name.
     Dropped(usize),
-    /// It has gone from one of the databases, perhaps from this one, and that may have been written.
+    /// It has gone from one of the databases, perhaps this one, and that may have been written.
     MayBeDropped,
     /// It has come from another name.
     Renamed(Box<[u8]>),

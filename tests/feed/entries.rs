@@ -219,7 +219,7 @@ fn a_grant_that_reclaims_writes_the_ends_before_itself() {
     // Which of them go for the first grant is the pool's decision.
     lines.retain(|line| !line.starts_with("acquired"));
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines.iter().all(|line| line.contains(" user=") == false));
+    assert!(lines.iter().all(|line| !line.contains(" user=")));
     for (entry, deadline_ms) in [("x", 2000), ("y", 2001)] {
         let end = seen
             .iter()

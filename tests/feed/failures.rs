@@ -33,8 +33,8 @@ fn another_type_at_the_name_is_counted_and_logged_ever_more_rarely() {
         dialog.expect(&format!("SET {name} x"), "+OK");
     }
     answers_as_ever(&server, &mut dialog);
-    // Acquired, denied, queued, left, copied, dropped, queued, released, acquired, revoked. The limit
-    // was that already.
+    // Acquired, denied, queued, left, copied, dropped, queued, released, acquired, revoked. The
+    // limit was that already.
     total_becomes(&server, "seat_feed_errors", 10);
     assert_eq!(total(&server, "seat_feed_entries"), 0);
     dialog.expect("GET feed", "\"x\"");

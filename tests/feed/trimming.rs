@@ -113,8 +113,8 @@ fn among_a_hundred_thousand_entries_no_command_is_long() {
         longest.push(slow.count());
     }
     assert_eq!(dialog.number("XLEN feed"), ENTRIES as i64);
-    // Other processes hold up a few of ten thousand calls, wherever they are. What the stream itself
-    // makes long comes with each hundredth entry, where a node of it begins or goes.
+    // Other processes hold up a few of ten thousand calls, wherever they are. What the stream
+    // itself makes long comes with each hundredth entry, where a node of it begins or goes.
     let least = longest.iter().min().expect("rounds");
     assert!(
         *least <= 20,
