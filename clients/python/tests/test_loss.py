@@ -204,3 +204,20 @@ async def test_a_machine_that_sleeps_finds_its_seat_lost(
 async def test_the_clock_counts_the_time_in_which_the_machine_sleeps() -> None:
     if hasattr(time, "CLOCK_BOOTTIME"):
         assert abs(clock.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1
+
+
+async def test_a_release_that_is_refused_is_said_and_ended_by_the_lease(
+    face: Face, own_server: SeatServer, key: str
+) -> None:
+    pool = face.pool_from_url(own_server.url, key, 1, lease=2)
+    with redis.Redis.from_url(own_server.url) as admin:
+        request = pool.seat()
+        seat = await request.__aenter__()
+        admin.execute_command("ACL", "SETUSER", "default", "-seat.release")
+        with pytest.raises(redis.ResponseError, match="permissions"):
+            await seat.release()
+        await request.__aexit__(None, None, None)
+        admin.execute_command("ACL", "SETUSER", "default", "+seat.release")
+        while await pool.commands.count(key):
+            await asyncio.sleep(0.02)
+    await face.close_pool(pool)

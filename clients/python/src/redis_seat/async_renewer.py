@@ -79,7 +79,7 @@ class AsyncRenewer:
         self._sender = _Worker("redis_seat heartbeats", lambda: _sending(client, terms))
         self._watcher = _Worker("redis_seat losses", lambda: (_watch, _nothing))
         for worker in (self._sender, self._watcher):
-            weakref.finalize(self, _wake, self.loop, worker)
+            weakref.finalize(self, _wake, self.loop, worker).atexit = False
 
     @property
     def is_foreign(self) -> bool:

@@ -195,7 +195,12 @@ class SeatPool:
     ) -> Seat:
         grant, sent = drive(acquire(request, self._terms, self._driver), _Port(self.commands))
         seat = Seat(self, request.session, grant, sent, on_lost=on_lost, max_hold=max_hold)
-        self._renewer().add(seat)
+        try:
+            self._renewer().add(seat)
+        except BaseException:
+            # At the end of the interpreter no thread can be started.
+            self._end(seat)
+            raise
         return seat
 
     def _end(self, seat: Seat) -> None:

@@ -115,6 +115,8 @@ class Renewal(Generic[S]):
             }
             with self._lock:
                 self._returns = [item for item in self._returns if id(item[0]) not in done]
+            if len(done) < len(calls):
+                self._fail()
         for batch in _batches(self._due()):
             yield lambda line: line.connect()
             # That has taken time, and nothing may be sent after the loss.

@@ -81,7 +81,8 @@ class Renewer:
         self._sender = _Worker("redis_seat heartbeats", lambda: _sending(client, terms))
         self._watcher = _Worker("redis_seat losses", lambda: (_watch, lambda: None))
         for worker in (self._sender, self._watcher):
-            weakref.finalize(self, worker.wake)
+            # Not at exit: in a child of fork a lock of the parent's may be held for ever.
+            weakref.finalize(self, worker.wake).atexit = False
 
     def add(self, seat: Seat) -> None:
         self.renewal.add(seat)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 class _Script:
     def __init__(self, name: str) -> None:
-        lua = resources.files("redis_seat").joinpath("lua", f"{name}.lua")
+        lua = resources.files("redis_seat").joinpath("lua").joinpath(f"{name}.lua")
         self.text = lua.read_text(encoding="utf-8")
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 

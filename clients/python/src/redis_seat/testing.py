@@ -77,21 +77,22 @@ class SeatServer:
             "bind": "127.0.0.1",
             "port": str(self.port),
             "dir": self._folder.name,
-            "logfile": str(self._log),
+            "logfile": str(self._files / "log"),
             "save": "",
             **self._options,
         }
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         if self._module:
             words += ["--loadmodule", self._module, *self._module_arguments]
-        self._process = subprocess.Popen(
-            [self._server, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            # Ctrl-C in a test run ends the tests first, and they end the server.
-            start_new_session=True,
-        )
+        with (self._files / "out").open("wb") as out:
+            self._process = subprocess.Popen(
+                [self._server, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in a test run ends the tests first, and they end the server.
+                start_new_session=True,
+            )
         self._wait()
 
     def kill(self) -> None:
@@ -125,8 +126,12 @@ class SeatServer:
         self.stop()
 
     @property
-    def _log(self) -> Path:
-        return Path(self._folder.name) / "log"
+    def _files(self) -> Path:
+        return Path(self._folder.name)
+
+    def _said(self) -> str:
+        files = (self._files / name for name in ("out", "log"))
+        return "".join(file.read_text() for file in files if file.exists())
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
@@ -152,9 +157,9 @@ class SeatServer:
                     return
                 except redis.RedisError as error:
                     if self._running.poll() is not None or time.monotonic() > end:
-                        said = self._log.read_text() if self._log.exists() else str(error)
                         self._running.kill()
-                        raise RuntimeError(f"{self._server} does not start: {said}") from error
+                        message = f"{self._server} does not start: {self._said() or error}"
+                        raise RuntimeError(message) from error
                 time.sleep(0.01)
 
 
@@ -178,8 +183,8 @@ def _find_module() -> str:
     found = named or next((place for place in _PLACES if os.path.exists(place)), None)
     if not found:
         raise FileNotFoundError(
-            "no libredis_seat.so: name it in REDIS_SEAT_MODULE, and see "
-            "https://pypi.org/project/redis-seat for where to get it"
+            "no libredis_seat.so: name it in REDIS_SEAT_MODULE; the README of redis-seat says "
+            "where to get it"
         )
     return found
 
