@@ -22,10 +22,15 @@ const ABC: &str = "SEAT.ACQUIRE pool abc 100 {}";
 const ABCD: &str = "SEAT.ACQUIRE pool abcd 100 {}";
 const TOO_LONG: &str = "!ERR session must be at most 3 bytes";
 
-/// These settings and those for moving from the scripts, which do nothing, sorted.
-fn with_scripts_off(others: &[&str]) -> Vec<String> {
-    let scripts = [
+/// These settings and those of what is off by default, sorted.
+fn with_features_off(others: &[&str]) -> Vec<String> {
+    let features = [
         "seat.acquire-sha ",
+        "seat.denial-feed ",
+        "seat.denial-feed-maxlen 100000",
+        "seat.feed ",
+        "seat.feed-maxlen 1000000",
+        "seat.feed-metadata no",
         "seat.grant-hold 0",
         "seat.heartbeat-sha ",
         "seat.release-sha ",
@@ -34,7 +39,7 @@ fn with_scripts_off(others: &[&str]) -> Vec<String> {
     ];
     let mut all: Vec<String> = others
         .iter()
-        .chain(&scripts)
+        .chain(&features)
         .map(|&line| line.to_owned())
         .collect();
     all.sort();
@@ -44,7 +49,7 @@ fn with_scripts_off(others: &[&str]) -> Vec<String> {
 #[test]
 fn the_defaults() {
     let (server, mut dialog) = Server::builder().shipped_grace().scene();
-    let defaults = with_scripts_off(&[
+    let defaults = with_features_off(&[
         "seat.allow-effects no",
         "seat.lease-grace 30000",
         "seat.max-metadata-bytes 16384",
@@ -89,7 +94,7 @@ fn settings_change_at_run_time() {
     dialog.begins("SEAT.EFFECT pool FREE released abc", "!ERR");
     assert_eq!(
         settings(&mut dialog),
-        with_scripts_off(&[
+        with_features_off(&[
             "seat.allow-effects no",
             "seat.lease-grace 0",
             "seat.max-metadata-bytes 7",
@@ -156,7 +161,7 @@ fn the_arguments_of_loadmodule_are_the_settings() {
     if has_settings(&server) {
         assert_eq!(
             settings(&mut dialog),
-            with_scripts_off(&[
+            with_features_off(&[
                 "seat.allow-effects yes",
                 "seat.lease-grace 0",
                 "seat.max-metadata-bytes 8",
