@@ -20,7 +20,7 @@ use crate::{feed, grace, queue, server};
 /// the loop.
 const TICK_BUDGET: Duration = Duration::from_millis(1);
 
-/// Sessions that are reclaimed between two looks at the clock.
+/// Sessions that are reclaimed, or entries that are written, between two looks at the clock.
 const BATCH: usize = 32;
 
 /// When to try again while the server must not be written to.
@@ -59,27 +59,30 @@ fn tick(ctx: Ctx<'_>) {
     }
     let begun = Instant::now();
     let out_of_time = || begun.elapsed() >= TICK_BUDGET;
-    write_feed(ctx);
+    write_feed(ctx, out_of_time);
     queue::run_deferred(ctx, out_of_time);
     expire_due(ctx, out_of_time);
     start(ctx);
 }
 
-/// Writes what was put off for the feeds.
-fn write_feed(ctx: Ctx<'_>) {
-    if !feed::has_pending() {
-        return;
-    }
-    let all = (0..).take_while(|&database| ctx.select_database(database));
-    for database in feed::databases_with_pending(all.filter(|_| feed::has_stream(ctx))) {
-        ctx.select_database(database);
-        let moment = grace::moment(ctx);
-        let news = feed::write_pending(ctx, database, |pool| {
-            let name = OwnedStr::new(pool);
-            PoolKey::look(ctx, name.get(), moment).ok()?.seats_taken()
-        });
-        for news in news {
-            news.publish(ctx);
+/// Writes what was put off for the feeds, until time is over, but something in any case.
+fn write_feed(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
+    while feed::has_pending() {
+        let all = (0..).take_while(|&database| ctx.select_database(database));
+        let with_feed = all.filter(|_| feed::has_stream(ctx));
+        if let Some(database) = feed::next_database(with_feed) {
+            ctx.select_database(database);
+            let moment = grace::moment(ctx);
+            let news = feed::write_pending(ctx, database, BATCH, |pool| {
+                let name = OwnedStr::new(pool);
+                PoolKey::look(ctx, name.get(), moment).ok()?.seats_taken()
+            });
+            for news in news {
+                news.publish(ctx);
+            }
+        }
+        if out_of_time() {
+            return;
         }
     }
 }

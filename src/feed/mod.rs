@@ -21,8 +21,8 @@ use redis_module::raw;
 pub(crate) use change::{Change, Scene};
 pub(crate) use entry::{Entry, Event, Field, Travelling};
 pub(crate) use pending::{
-    arrived, copying, databases_swapped, databases_with_pending, flushed, forget, has_pending,
-    heard, put_off_left, unlinked, without_drop, write_pending,
+    arrived, copying, databases_swapped, flushed, forget, has_pending, heard, next_database,
+    put_off_left, unlinked, without_drop, write_pending,
 };
 
 use crate::config::{self, Number, StreamName};

@@ -5,6 +5,7 @@
 //! order in which it happened, or else by the timer. A crash before that loses them.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 
 use seat_pool::Wait;
@@ -47,7 +48,7 @@ enum What {
 }
 
 thread_local! {
-    static NOTES: RefCell<Vec<Note>> = const { RefCell::new(Vec::new()) };
+    static NOTES: RefCell<VecDeque<Note>> = const { RefCell::new(VecDeque::new()) };
     /// Whether there are any.
     static ARE_ANY: Cell<bool> = const { Cell::new(false) };
     /// Whether the pool that goes is written about by whoever removes it.
@@ -62,11 +63,11 @@ pub(crate) fn has_pending() -> bool {
 }
 
 fn put_off(note: Note) {
-    NOTES.with_borrow_mut(|notes| notes.push(note));
+    NOTES.with_borrow_mut(|notes| notes.push_back(note));
     ARE_ANY.set(true);
 }
 
-fn change<T>(change: impl FnOnce(&mut Vec<Note>) -> T) -> T {
+fn change<T>(change: impl FnOnce(&mut VecDeque<Note>) -> T) -> T {
     NOTES.with_borrow_mut(|notes| {
         let result = change(notes);
         ARE_ANY.set(!notes.is_empty());
@@ -208,23 +209,22 @@ pub(crate) fn databases_swapped(one: c_int, other: c_int) {
 
 /// Drops what was not written. The server is not the primary any more.
 pub(crate) fn forget() {
-    change(Vec::clear);
+    change(VecDeque::clear);
 }
 
-/// Writes what is put off for a database, as it was when it happened. `at` is how many seats of a
-/// pool of the selected database are taken now and how many there are, if it exists.
+/// Writes what is put off for a database, as it was when it happened: all of it, or no more than
+/// `limit` of what is to come first. `at` is how many seats of a pool of the selected database are
+/// taken now and how many there are, if it exists.
 pub(crate) fn write_pending(
     ctx: Ctx<'_>,
     database: c_int,
+    limit: usize,
     at: impl Fn(&[u8]) -> Option<(u64, i64)>,
 ) -> Vec<News> {
     if !has_pending() {
         return Vec::new();
     }
-    let due: Vec<Note> = change(|notes| {
-        let is_due = |note: &mut Note| note.database.is_none_or(|own| own == database);
-        notes.extract_if(.., is_due).collect()
-    });
+    let due = take_due(database, limit);
     let mut news = Vec::new();
     let mut elsewhere = Vec::new();
     for note in due {
@@ -248,27 +248,37 @@ pub(crate) fn write_pending(
     news
 }
 
-/// The databases for which something is put off. What is put off for one that is not known is, once
-/// this has been asked, for all of the given ones.
-pub(crate) fn databases_with_pending(all: impl Iterator<Item = c_int>) -> Vec<c_int> {
+fn take_due(database: c_int, limit: usize) -> VecDeque<Note> {
+    let is_due = |note: &Note| note.database.is_none_or(|own| own == database);
     change(|notes| {
-        let is_unknown = notes.iter().any(|note| note.database.is_none());
-        if is_unknown {
-            let unknown = notes.extract_if(.., |note| note.database.is_none());
-            let unknown: Vec<Box<[u8]>> = unknown.map(|note| note.pool).collect();
-            for database in all {
-                notes.extend(unknown.iter().map(|pool| Note {
-                    database: Some(database),
-                    pool: pool.clone(),
-                    what: What::MayBeDropped,
-                    seats: None,
-                }));
-            }
+        if limit < notes.len() {
+            let len = notes
+                .iter()
+                .take(limit)
+                .take_while(|note| is_due(note))
+                .count();
+            return notes.drain(..len).collect();
         }
-        let mut databases: Vec<c_int> = notes.iter().filter_map(|note| note.database).collect();
-        databases.sort_unstable();
-        databases.dedup();
-        databases
+        let (due, others) = std::mem::take(notes).into_iter().partition(is_due);
+        *notes = others;
+        due
+    })
+}
+
+/// The database for which something is to be written first, if anything is. What is put off for one
+/// that is not known is, once it comes to that, for all of the given ones.
+pub(crate) fn next_database(all: impl Iterator<Item = c_int>) -> Option<c_int> {
+    change(|notes| {
+        if notes.front()?.database.is_none() {
+            let note = notes.pop_front()?;
+            notes.extend(all.map(|database| Note {
+                database: Some(database),
+                pool: note.pool.clone(),
+                what: What::MayBeDropped,
+                seats: None,
+            }));
+        }
+        notes.front()?.database
     })
 }
 

@@ -111,7 +111,7 @@ impl PoolKey<'_> {
     /// Writes what was put off for this database, which comes before all that is to be written now.
     pub(super) fn write_pending(&mut self) {
         if feed::has_pending() {
-            let news = feed::write_pending(self.ctx, self.database, |pool| {
+            let news = feed::write_pending(self.ctx, self.database, usize::MAX, |pool| {
                 if *pool == *self.name.bytes() {
                     self.seats_taken()
                 } else {
