@@ -21,6 +21,8 @@ fn the_totals_count_what_happened() {
             "seat_denied",
             "seat_expired",
             "seat_exported",
+            "seat_feed_entries",
+            "seat_feed_errors",
             "seat_grant_hold_ms",
             "seat_granted",
             "seat_heartbeats",
