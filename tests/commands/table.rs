@@ -337,9 +337,9 @@ pub const TABLE: [Row; 27] = [
         variants: &["SEAT.EFFECT pool SEATS 3"],
         kind: Internal,
         is_fast: true,
-        arity: -4,
+        arity: -3,
         keys: &["RW update"],
         without_key: "",
-        documents: "key kind field multiple",
+        documents: "key field multiple",
     },
 ];
