@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::support::{
-    Dialog, Events, Server, effects_of, eventually, mostly_within, now_ms, number_after, total,
-    wait_for_reclaim,
+    Dialog, Events, Server, busy_seconds, effects_of, eventually, mostly_within, now_ms,
+    number_after, total, wait_for_reclaim,
 };
 
 /// Those of the events of pools that match, from now on.
@@ -360,12 +360,6 @@ fn a_lease_of_ages_does_not_keep_the_server_busy() {
 }
 
 const OBSERVED: Duration = Duration::from_millis(300);
-
-fn busy_seconds(server: &Server) -> f64 {
-    let cpu = server.info("cpu");
-    let seconds = |field: &str| cpu[field].parse::<f64>().expect("seconds");
-    seconds("used_cpu_sys") + seconds("used_cpu_user")
-}
 
 /// Nothing is polled for the sake of leases that are far off.
 #[test]

