@@ -133,6 +133,10 @@ async def test_a_pool_finds_the_new_primary_by_a_sentinel(face: Face, tmp_path: 
             client = found.master_for("seats", socket_timeout=1, retry=face.retries(1))
             pool = face.pool(client, "k", 1, lease=9, heartbeat_interval=0.1)
             async with pool.seat() as seat:
+                boss = SeatCommands(ends[1])
+                await in_thread(
+                    eventually, "the replica knows it", lambda: boss.holder("k", seat.session)
+                )
                 await in_thread(eventually, "a failover begins", lambda: fails_over(watcher), 30)
                 words = "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "seats"
                 await in_thread(
@@ -143,7 +147,6 @@ async def test_a_pool_finds_the_new_primary_by_a_sentinel(face: Face, tmp_path: 
                 )
                 # The sentinel would let it serve for some seconds more.
                 primary.kill()
-                boss = SeatCommands(ends[1])
                 before = boss.holder("k", seat.session)
                 assert before is not None
                 await in_thread(

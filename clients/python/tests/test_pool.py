@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import redis
 
 from redis_seat import NoSeats, OwnerLimit, SeatCommands, SeatLost, SeatPool, clock, renewal
 from redis_seat.testing import SeatServer
@@ -307,6 +308,18 @@ async def test_a_client_that_would_notice_too_late_is_refused(
     with pytest.raises(ValueError, match=why):
         face.pool(client, "k", 1, lease=lease)
     await face.close(client)
+
+
+async def test_a_pool_from_a_url_survives_that_its_connections_were_cut(
+    make_pool: MakePool, server: SeatServer, boss: SeatCommands, key: str
+) -> None:
+    pool = make_pool(2)
+    for _ in range(3):
+        async with pool.seat():
+            assert await pool.commands.count(key) == 1
+            with redis.Redis.from_url(server.url) as admin:
+                admin.client_kill_filter(_type="normal", skipme=True)
+    assert boss.count(key) == 0
 
 
 @pytest.mark.parametrize("options", [{"lease": 0}, {"lease": 9, "heartbeat_interval": 9}])

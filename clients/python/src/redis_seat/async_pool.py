@@ -10,13 +10,11 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from redis_seat import clock
 from redis_seat.async_renewer import AsyncRenewer
 from redis_seat.commands import AsyncClient, AsyncSeatCommands
-from redis_seat.driver import Driver, Timeouts
+from redis_seat.driver import Driver, Timeouts, client_options
 from redis_seat.renewal import TICK
 from redis_seat.results import Grant
 from redis_seat.seat import BaseSeat, log
@@ -110,11 +108,7 @@ class AsyncSeatPool:
 
         :param options: more of what ``redis.asyncio.Redis.from_url`` takes.
         """
-        timeouts = {
-            "socket_timeout": socket_timeout_for(lease),
-            "socket_connect_timeout": socket_timeout_for(lease),
-            "retry": Retry(NoBackoff(), 1),
-        }
+        timeouts = client_options(socket_timeout_for(lease), asynchronous=True)
         client = redis.asyncio.Redis.from_url(url, **{**timeouts, **options})
         pool = cls(client, key, seats, lease=lease, heartbeat_interval=heartbeat_interval)
         pool._owns_client = True

@@ -15,6 +15,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import redis.asyncio.retry
+import redis.retry
+from redis.backoff import NoBackoff
+
 #: Makes a connection that is not of the client's pool. It is not connected yet.
 Connector = Callable[[], Any]
 
@@ -89,6 +93,18 @@ class Timeouts:
     def budget(self) -> float:
         """Seconds until the client gives a call up."""
         return self.socket_timeout * self.attempts
+
+
+def client_options(socket_timeout: float, *, asynchronous: bool = False) -> dict[str, Any]:
+    """What a client of redis-py is made with, so that it gives up in time: after two attempts."""
+    retry = redis.asyncio.retry.Retry if asynchronous else redis.retry.Retry
+    return {
+        "socket_timeout": socket_timeout,
+        "socket_connect_timeout": socket_timeout,
+        "retry": retry(NoBackoff(), 1),
+        # Without them 5.0.1 tries a connection again, and a command never.
+        "retry_on_error": [redis.ConnectionError, redis.TimeoutError],
+    }
 
 
 def is_async(client: Any) -> bool:

@@ -18,11 +18,9 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from redis_seat.commands import SeatCommands, SyncClient
-from redis_seat.driver import Driver
+from redis_seat.driver import Driver, client_options
 from redis_seat.wire import Call, Metadata
 
 T = TypeVar("T")
@@ -140,12 +138,8 @@ class RedisSeatClient:
     def _client(self) -> SyncClient:
         if self._given_client is not None:
             return self._given_client
-        return redis.Redis.from_url(
-            self._redis_url or _configured_url(),
-            socket_timeout=_TIMEOUT,
-            socket_connect_timeout=_TIMEOUT,
-            retry=Retry(NoBackoff(), 1),
-        )
+        url = self._redis_url or _configured_url()
+        return redis.Redis.from_url(url, **client_options(_TIMEOUT))
 
     @cached_property
     def _seats(self) -> SeatCommands:

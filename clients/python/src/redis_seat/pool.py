@@ -12,12 +12,10 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from redis_seat import clock
 from redis_seat.commands import SeatCommands, SyncClient
-from redis_seat.driver import Driver, Timeouts
+from redis_seat.driver import Driver, Timeouts, client_options
 from redis_seat.renewal import TICK
 from redis_seat.renewer import Renewer
 from redis_seat.results import Grant
@@ -120,11 +118,7 @@ class SeatPool:
 
         :param options: more of what ``redis.Redis.from_url`` takes.
         """
-        timeouts = {
-            "socket_timeout": socket_timeout_for(lease),
-            "socket_connect_timeout": socket_timeout_for(lease),
-            "retry": Retry(NoBackoff(), 1),
-        }
+        timeouts = client_options(socket_timeout_for(lease))
         client = redis.Redis.from_url(url, **{**timeouts, **options})
         pool = cls(client, key, seats, lease=lease, heartbeat_interval=heartbeat_interval)
         pool._owns_client = True
