@@ -130,13 +130,10 @@ fn each_database_has_its_own_feed() {
 #[test]
 fn an_eviction_drops_the_pool() {
     let builder = with_feed().config("maxmemory-policy volatile-ttl");
-    let (server, mut dialog, mut feed) = scene(builder);
+    let (_server, mut dialog, mut feed) = scene(builder);
     dialog.expect("EXPIRE pool 100000", "1");
     // Everything but the pool is safe from this policy.
-    dialog.expect(
-        &format!("CONFIG SET maxmemory {}", server.used_memory() - 1),
-        "+OK",
-    );
+    dialog.expect("CONFIG SET maxmemory 1", "+OK");
     dialog.ask("SET x y");
     eventually("it is evicted", || dialog.ask("EXISTS pool") == "0");
     dialog.expect("CONFIG SET maxmemory 0", "+OK");
@@ -243,4 +240,33 @@ fn adoption_writes_each_session_before_what_found_them() {
     assert_eq!(seen[1].line(), "acquired p z 2/9 metadata={} user=default");
     total_becomes(&server, "seat_imported", 1);
     assert_eq!(total(&server, "seat_feed_errors"), 0);
+}
+
+#[test]
+fn a_pool_that_takes_the_name_of_one_that_expired_is_not_dropped_with_it() {
+    let (server, mut dialog, mut feed) = scene(with_feed());
+    dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+    dialog.expect("PEXPIRE pool 1", "1");
+    let now_ms = dialog.now_ms();
+    dialog.wait_until(now_ms + 5);
+    // Before the timer comes.
+    dialog.at_once(&[
+        "SEAT.ACQUIRE pool c 9",
+        "PEXPIRE pool 100000",
+        "SEAT.ACQUIRE other d 9",
+    ]);
+    dialog.acquire("other", "e", 9, "{}");
+    feed.hears(&[
+        "dropped pool - 0/-",
+        "acquired pool c 1/9 user=default",
+        "acquired other d 1/9 user=default",
+        "acquired other e 2/9 user=default",
+    ]);
+    // The timer, too, has come and has nothing to add.
+    dialog.succeeds("SEAT.ACQUIRE brief f 1 PX 1");
+    feed.hears(&[
+        "acquired brief f 1/1 lease_ms=1 deadline_ms=_ user=default",
+        "expired brief f 0/1 held_s=_ heartbeats=0 deadline_ms=_",
+    ]);
+    nothing_failed(&server);
 }
