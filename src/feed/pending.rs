@@ -132,7 +132,8 @@ pub(crate) fn arrived(
         return;
     }
     let is_renamed = change(|notes| {
-        let mut notes = notes.iter_mut();
+        // The last, since a pool may be where one was that went before it.
+        let mut notes = notes.iter_mut().rev();
         let gone = notes.find(|note| match note.what {
             What::Dropped(gone) => gone == value && event == b"rename_to",
             _ => false,

@@ -270,3 +270,27 @@ fn a_pool_that_takes_the_name_of_one_that_expired_is_not_dropped_with_it() {
     ]);
     nothing_failed(&server);
 }
+
+#[test]
+fn a_pool_that_is_renamed_is_not_taken_for_one_that_was_where_it_is() {
+    let (server, mut dialog, mut feed) = scene(with_feed());
+    dialog.acquire("other", "x", 4, "{}");
+    feed.now();
+    for _ in 0..20 {
+        // The copy often has the memory of the pool that has gone.
+        dialog.at_once(&[
+            "SET pool x",
+            "DEL pool",
+            "COPY other pool",
+            "RENAME pool moved",
+            "RENAME moved pool",
+        ]);
+        feed.hears(&[
+            "dropped pool - 0/-",
+            "copied pool - 1/4 from=other",
+            "renamed moved - 1/4 from=pool",
+            "renamed pool - 1/4 from=moved",
+        ]);
+    }
+    nothing_failed(&server);
+}
