@@ -225,7 +225,10 @@ pub(crate) fn write_pending(
     if !has_pending() {
         return Vec::new();
     }
-    let due = take_due(database, limit);
+    let mut due = take_due(database, limit);
+    // That there is none of a name is true after all that has happened, not before a rename.
+    let is_last = |note: &Note| matches!(note.what, What::MayBeDropped);
+    due.make_contiguous().sort_by_key(is_last);
     let mut news = Vec::new();
     let mut elsewhere = Vec::new();
     for note in due {
