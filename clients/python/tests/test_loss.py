@@ -223,3 +223,24 @@ async def test_a_release_that_is_refused_is_said_and_ended_by_the_lease(
         while await pool.commands.count(key):
             await asyncio.sleep(0.02)
     await face.close_pool(pool)
+
+
+async def test_a_call_that_was_given_up_and_is_carried_out_late_is_ended_by_its_lease(
+    face: Face, own_server: SeatServer, key: str
+) -> None:
+    client = face.client(own_server.url, socket_timeout=0.3)
+    pool = face.pool(client, key, 1, lease=2)
+    with redis.Redis.from_url(own_server.url) as admin:
+        boss = SeatCommands(admin)
+        assert boss.count(key) == 0
+        # A connection to give up, which the server has accepted.
+        assert await pool.commands.count(key) == 0
+        own_server.freeze()
+        with pytest.raises(redis.TimeoutError):
+            await pool.seat().__aenter__()
+        own_server.thaw()
+        # Perhaps there is a ghost. Whoever waits has the seat when it has gone.
+        await (await pool.seat(wait=20).__aenter__()).release()
+        assert boss.count(key) == 0
+    await face.close_pool(pool)
+    await face.close(client)
