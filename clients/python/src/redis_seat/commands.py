@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from redis_seat import wire
-from redis_seat.driver import Driver
+from redis_seat.driver import Driver, is_async
 from redis_seat.errors import ModuleMissing, QueueFull
 from redis_seat.wire import Call
 
@@ -41,7 +41,7 @@ def _method(
 
 def _async_method(
     encode: Callable[P, Call[T]],
-) -> Callable[Concatenate[AsyncSeatCommands, P], Awaitable[T]]:
+) -> Callable[Concatenate[AsyncSeatCommands, P], Coroutine[Any, Any, T]]:
     @functools.wraps(encode)
     async def method(self: AsyncSeatCommands, /, *args: P.args, **options: P.kwargs) -> T:
         return await self.run(encode(*args, **options))
@@ -73,7 +73,7 @@ class SeatCommands:
 
     def __init__(self, client: SyncClient) -> None:
         self._driver = Driver(client)
-        if inspect.iscoroutinefunction(client.execute_command):
+        if is_async(client):
             raise TypeError("SeatCommands needs a sync client; AsyncSeatCommands takes this one")
         self._client = client
 

@@ -108,7 +108,11 @@ def client_options(socket_timeout: float, *, asynchronous: bool = False) -> dict
 
 
 def is_async(client: Any) -> bool:
-    return inspect.iscoroutinefunction(client.execute_command)
+    # By its class, since instrumentation may have wrapped the method.
+    modules = (cls.__module__.split(".") for cls in type(client).__mro__)
+    return any("asyncio" in names for names in modules) or inspect.iscoroutinefunction(
+        client.execute_command
+    )
 
 
 def is_cluster(client: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import redis
 import redis.asyncio
 from typing_extensions import assert_type
@@ -41,6 +43,7 @@ def commands(client: redis.Redis) -> int:
 async def async_commands(client: redis.asyncio.Redis) -> None:
     seats = AsyncSeatCommands(client)
     assert_type(await seats.count("license:acme"), int)
+    assert_type(await asyncio.create_task(seats.count("license:acme")), int)
     assert_type(await seats.position("license:acme", "alice"), int | None)
 
 
@@ -73,4 +76,4 @@ async def async_pool(client: redis.asyncio.Redis) -> None:
     async def work(number: int) -> str:
         return str(number)
 
-    assert_type(await work(1), str)
+    assert_type(await asyncio.create_task(work(1)), str)
