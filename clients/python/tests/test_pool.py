@@ -436,3 +436,23 @@ async def test_what_it_says_goes_to_its_logger(
             assert await seat.wait_lost(5)
             await sees("a record", lambda: "is lost" in caplog.text)
     assert {record.name for record in caplog.records if "seat" in record.message} == {"redis_seat"}
+
+
+async def test_an_on_lost_that_exits_ends_no_others(
+    server: SeatServer, boss: SeatCommands, key: str
+) -> None:
+    face = Face("sync")
+    pool = face.pool_from_url(server.url, key, 1, lease=LEASE)
+    told: list[Any] = []
+
+    def leaves(seat: Any) -> None:
+        raise SystemExit
+
+    for on_lost in (leaves, told.append):
+        with pytest.raises(SeatLost):
+            async with pool.seat(on_lost=on_lost) as seat:
+                boss.revoke(key, seat.session)
+                assert await seat.wait_lost(5)
+                await asyncio.sleep(0.1)
+    assert len(told) == 1
+    await face.close_pool(pool)

@@ -95,6 +95,10 @@ def test_after_max_hold_no_heartbeat_is_due(now: Clock) -> None:
     held = seat(now, max_hold=5)
     held.heard(GOOD, 101)
     assert held.next_heartbeat == 104
+    # One that is late is late.
+    now.time = 105
+    assert held.next_heartbeat == math.inf
+    now.time = 104
     held.heard(GOOD, 103)
     assert held.next_heartbeat == math.inf
     assert not held.lost

@@ -36,7 +36,8 @@ class _Worker:
     def ensure(self, renewer: Renewer) -> None:
         """Have it running, and look at once."""
         with self._lock:
-            if self._thread is None and not self._closed:
+            is_running = self._thread is not None and self._thread.is_alive()
+            if not (is_running or self._closed):
                 self._thread = threading.Thread(
                     target=self._run, args=(weakref.ref(renewer),), name=self._name, daemon=True
                 )
@@ -123,6 +124,7 @@ def _watch(renewer: Renewer) -> float:
         if seat.on_lost is not None:
             try:
                 seat.on_lost(seat)
-            except Exception:
+            except (Exception, SystemExit):
+                # In a thread sys.exit() ends that alone, and it would be this one.
                 log.exception("on_lost of %s failed", seat.session)
     return renewer.renewal.until_loss()

@@ -83,9 +83,8 @@ class BaseSeat:
     @property
     def next_heartbeat(self) -> float:
         """When the next heartbeat is due, by :func:`clock.now`; ``math.inf`` if none is."""
-        if self._released or self.lost or self._next_heartbeat >= self._hold_until:
-            return math.inf
-        return self._next_heartbeat
+        is_over = max(self._next_heartbeat, clock.now()) >= self._hold_until
+        return math.inf if self._released or self.lost or is_over else self._next_heartbeat
 
     def heartbeat(self) -> Call[Heartbeat]:
         terms = self._terms
