@@ -135,7 +135,8 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
     tasks = [asyncio.create_task(contend()) for _ in range(2 * LIMIT)]
     tasks.append(asyncio.create_task(watch()))
     for number in range(ROUNDS):
-        await asyncio.sleep(random.uniform(0, LEASE))
+        # In between there is time to get seats and to keep them.
+        await asyncio.sleep(random.uniform(1, 2.5) * LEASE)
         await trouble(own_server, is_long=number % 2 == 0)
     await asyncio.sleep(LEASE)
     ended.set()
@@ -143,6 +144,7 @@ async def test_a_server_that_is_away_makes_nobody_keep_what_others_get(
     await face.close_pool(pool)
 
     assert 0 < most <= LIMIT
+    assert sum(map(len, sent.values())) >= ROUNDS
     lost = [holding for holding in all_held if holding.lost_at is not None]
     assert len(lost) >= ROUNDS / 4
     for holding in lost:

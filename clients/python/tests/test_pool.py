@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -320,6 +321,25 @@ async def test_a_pool_from_a_url_survives_that_its_connections_were_cut(
             with redis.Redis.from_url(server.url) as admin:
                 admin.client_kill_filter(_type="normal", skipme=True)
     assert boss.count(key) == 0
+
+
+async def test_a_ticket_lasts_until_the_client_has_tried_all(
+    face: Face, server: SeatServer, boss: SeatCommands, key: str
+) -> None:
+    slow = importlib.import_module("redis.backoff").ConstantBackoff(7)
+    client = face.client(server.url, socket_timeout=2, retry=type(face.retries(0))(slow, 2))
+    pool = face.pool(client, key, 1)
+    boss.acquire(key, "other", 1)
+    waits = asyncio.create_task(pool.seat(wait=60).__aenter__())
+    await sees("it waits", lambda: boss.queue(key))
+    terms = getattr(pool, "inner", pool)._terms
+    assert 0 < terms.slice < 2
+    # Three attempts and two pauses of the client, one of the loop.
+    assert terms.ticket == pytest.approx(terms.slice + 3 * 2 + 2 * 7 + 1)
+    boss.release(key, "other")
+    await (await asyncio.wait_for(waits, 10)).release()
+    await face.close_pool(pool)
+    await face.close(client)
 
 
 @pytest.mark.parametrize("options", [{"lease": 0}, {"lease": 9, "heartbeat_interval": 9}])

@@ -77,7 +77,10 @@ class Driver:
 
 
 class Timeouts:
-    """How long a call of a client may take: ``socket_timeout`` seconds, and ``attempts`` of it."""
+    """How long a call of a client may take: ``socket_timeout`` seconds, and ``attempts`` of it.
+
+    ``pauses`` is how many seconds the client may sleep between them.
+    """
 
     def __init__(self, client: Any) -> None:
         connection = _any_connection(client)
@@ -85,9 +88,11 @@ class Timeouts:
             math.inf if connection.socket_timeout is None else float(connection.socket_timeout)
         )
         self.attempts = _attempts(connection.retry)
+        self.pauses = _pauses(connection.retry)
         if is_cluster(client):
             retries = getattr(client, "cluster_error_retry_attempts", None)
             self.attempts *= _attempts(client.retry) if retries is None else 1 + retries
+            self.pauses += _pauses(getattr(client, "retry", None))
 
     @property
     def budget(self) -> float:
@@ -164,3 +169,13 @@ def _any_connection(client: Any) -> Any:
 def _attempts(retry: Any) -> float:
     retries: int = retry.get_retries() if hasattr(retry, "get_retries") else retry._retries
     return math.inf if retries < 0 else 1 + retries
+
+
+def _pauses(retry: Any) -> float:
+    if retry is None or not math.isfinite(_attempts(retry)):
+        return 0.0
+    backoff = retry._backoff
+    return sum(
+        float(getattr(backoff, "_cap", backoff.compute(failures)))
+        for failures in range(1, int(_attempts(retry)))
+    )

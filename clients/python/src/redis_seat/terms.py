@@ -60,4 +60,5 @@ def agree(key: Name, lease: float, heartbeat_interval: float | None, timeouts: T
         )
     shorter = max(socket_timeout - max(socket_timeout / 4, _LATENESS), socket_timeout / 4)
     one_slice = max(min(shorter, interval), 0.001)
-    return Terms(key, lease, interval, one_slice, one_slice + budget + LONGEST_PAUSE)
+    ticket = one_slice + budget + timeouts.pauses + LONGEST_PAUSE
+    return Terms(key, lease, interval, one_slice, ticket)
