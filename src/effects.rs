@@ -14,6 +14,7 @@ use seat_pool::{
     Claim, Effect, Freed, Grant, Heartbeat, Holder, Join, Lease, MAX_ARRIVAL, MAX_METADATA_BYTES,
     MAX_SECOND, MAX_SESSION_BYTES, MAX_TOKEN, MAX_WEIGHT, Metadata, Ticket,
 };
+use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::ffi::{Args, Ctx, Io, OwnedStr, Str};
@@ -37,10 +38,10 @@ pub(crate) fn replicate(
         match (entries, arguments) {
             ([], _) | (_, []) => ctx.replicate(NAME, arguments),
             (_, [key, change @ ..]) => {
-                let mut all = Vec::with_capacity(arguments.len() + entries.len());
+                let mut all = SmallVec::<[Str<'_>; 8]>::new();
                 all.push(*key);
                 all.extend(entries.iter().map(OwnedStr::get));
-                all.extend(change);
+                all.extend_from_slice(change);
                 ctx.replicate(NAME, &all);
             }
         }

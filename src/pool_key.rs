@@ -14,7 +14,7 @@ pub(crate) use self::entries::Denial;
 use crate::after_close::AfterClose;
 use crate::effects;
 use crate::error::Error;
-use crate::feed::{Change, Event};
+use crate::feed::{Arguments, Change, Event};
 use crate::ffi::{Ctx, Mode, OpenKey, OwnedStr, Str};
 use crate::migration::InvalidEntries;
 use crate::notifications::Events;
@@ -443,7 +443,7 @@ impl Host for PoolKey<'_> {
         }
         let entries = match change {
             Some(change) => self.write_entries(change, effect),
-            None => Vec::new(),
+            None => Arguments::new(),
         };
         effects::replicate(self.ctx, self.name, &entries, effect, self.caller.text);
     }

@@ -1,6 +1,7 @@
 //! The entries of what an effect does.
 
 use seat_pool::{Effect, Freed, Grant, Holder, Lease, Moment, Pool};
+use smallvec::SmallVec;
 
 use super::entry::{Entry, Event, Field, has_metadata};
 use super::{News, append};
@@ -65,9 +66,15 @@ pub(crate) struct Scene<'a> {
 #[derive(Default)]
 pub(crate) struct Wrote {
     /// The forms in which they travel.
-    pub(crate) arguments: Vec<OwnedStr>,
-    pub(crate) news: Vec<News>,
+    pub(crate) arguments: Arguments,
+    pub(crate) news: SmallVec<[News; MOST_ENTRIES]>,
 }
+
+/// Entries of one effect, as they travel in it.
+pub(crate) type Arguments = SmallVec<[OwnedStr; MOST_ENTRIES]>;
+
+/// A grant may reclaim what its session had, and replace another.
+const MOST_ENTRIES: usize = 3;
 
 impl Change {
     /// What an effect is about to do to a pool. `None` if it has no entries.

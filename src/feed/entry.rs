@@ -1,6 +1,7 @@
 //! An entry of the feed: its fields, and the form in which it travels in an effect.
 
 use seat_pool::Claim;
+use smallvec::SmallVec;
 
 use super::node;
 use crate::config;
@@ -104,8 +105,8 @@ pub(crate) struct Entry<'a> {
     fields: Vec<(Field, Sent<'a>)>,
 }
 
-/// The most fields that an entry has.
-const MOST_FIELDS: usize = 16;
+/// More fields than most entries have.
+const USUAL_FIELDS: usize = 12;
 
 impl<'a> Entry<'a> {
     /// One about a session, or about the pool itself. `used` are the seats that are taken then, and
@@ -118,7 +119,7 @@ impl<'a> Entry<'a> {
         used: u64,
         seats: Option<i64>,
     ) -> Entry<'a> {
-        let mut fields = Vec::with_capacity(MOST_FIELDS);
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
         fields.push((Field::Event, Sent::Known(event.get())));
         fields.push((Field::Pool, Sent::Known(pool)));
         fields.extend(session.map(|session| (Field::Session, session)));
@@ -169,22 +170,24 @@ impl<'a> Entry<'a> {
     }
 
     /// Names and values in turn, as a stream takes them.
-    pub(super) fn strings(&self) -> Vec<Str<'_>> {
-        let fields = self.fields.iter();
-        fields
-            .flat_map(|(field, value)| [field.get(), value.get()])
-            .collect()
+    pub(super) fn strings(&self) -> SmallVec<[Str<'_>; 2 * USUAL_FIELDS]> {
+        let mut strings = SmallVec::new();
+        for (field, value) in &self.fields {
+            strings.push(field.get());
+            strings.push(value.get());
+        }
+        strings
     }
 
     /// The form in which the entry travels, see [`Travelling`].
-    pub(super) fn travelling(&self, id: EntryId, keep: usize, stream: &[u8]) -> Vec<u8> {
+    pub(super) fn travelling(&self, id: EntryId, keep: usize, stream: &[u8]) -> OwnedStr {
         let mut form = Form::new(id, keep);
         form.add(stream);
         for (field, value) in &self.fields {
             form.add(field.text());
             form.add(value.get().bytes());
         }
-        form.text
+        OwnedStr::new(&form.text)
     }
 }
 
@@ -246,7 +249,7 @@ impl<'a> Travelling<'a> {
         let seq = take_number(&mut rest, b' ')?;
         let keep = take_number(&mut rest, b' ')?;
         let stream = take_string(&mut rest)?;
-        let mut fields = Vec::with_capacity(2 * MOST_FIELDS);
+        let mut fields = Vec::with_capacity(2 * USUAL_FIELDS);
         while !rest.is_empty() {
             fields.push(take_string(&mut rest)?);
         }

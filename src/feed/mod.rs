@@ -18,7 +18,7 @@ use std::cell::Cell;
 
 use redis_module::raw;
 
-pub(crate) use change::{Change, Scene};
+pub(crate) use change::{Arguments, Change, Scene};
 pub(crate) use entry::{Entry, Event, Field, Travelling};
 pub(crate) use pending::{
     arrived, copying, databases_swapped, flushed, forget, has_pending, heard, next_database,
@@ -124,9 +124,9 @@ fn append_to(ctx: Ctx<'_>, feed: &Feed, entry: &Entry<'_>) -> Option<Appended> {
     };
     match outcome {
         Ok((id, keep, was_trimmed)) => {
-            let text = entry.travelling(id, keep, name.get().bytes());
+            let argument = entry.travelling(id, keep, name.get().bytes());
             Some(Appended {
-                argument: OwnedStr::new(&text),
+                argument,
                 news: News {
                     stream: name,
                     was_trimmed,

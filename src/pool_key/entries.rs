@@ -4,7 +4,7 @@ use seat_pool::{AcquireRequest, Effect, Wait};
 
 use super::PoolKey;
 use crate::deadlines;
-use crate::feed::{self, Change, Entry, Event, Field, Scene};
+use crate::feed::{self, Arguments, Change, Entry, Event, Field, Scene};
 use crate::ffi::{Mode, OwnedStr};
 use crate::text::Sent;
 
@@ -24,7 +24,7 @@ pub(crate) enum Denial {
 
 impl PoolKey<'_> {
     /// The entries of an effect that was carried out, as they travel in it.
-    pub(super) fn write_entries(&mut self, change: Change, effect: &Effect<'_>) -> Vec<OwnedStr> {
+    pub(super) fn write_entries(&mut self, change: Change, effect: &Effect<'_>) -> Arguments {
         let scene = Scene {
             pool: self.name,
             caller: self.caller.text,
@@ -75,7 +75,7 @@ impl PoolKey<'_> {
         if !feed::denials_are_on(self.ctx) {
             return;
         }
-        let (caller, claim) = (self.caller.text, request.claim);
+        let (caller, claim, user) = (self.caller.text, request.claim, self.user());
         let session = Some(Sent::of(request.session, caller.session));
         let (used, seats) = (self.used(), Some(request.seats));
         let mut entry = Entry::new(self.ctx, Event::Denied, self.name, session, used, seats);
@@ -89,7 +89,6 @@ impl PoolKey<'_> {
                 entry.add_number(Field::Max, max);
             }
         }
-        let user = self.user();
         entry.add_user(user.as_ref());
         let appended = feed::append_denial(self.ctx, &entry);
         (self.after).publish_feed(feed::send_alone(self.ctx, self.name, appended));
@@ -101,8 +100,8 @@ impl PoolKey<'_> {
             return;
         }
         self.write_pending();
-        let mut entry = Entry::new(self.ctx, Event::Exported, self.name, None, used, None);
         let user = self.user();
+        let mut entry = Entry::new(self.ctx, Event::Exported, self.name, None, used, None);
         entry.add_user(user.as_ref());
         let appended = feed::append(self.ctx, &entry);
         (self.after).publish_feed(feed::send_alone(self.ctx, self.name, appended));
