@@ -4,7 +4,7 @@ use super::{entries, nothing_failed, with_feed};
 use crate::support::{Dialog, Server};
 
 /// Entries by which one append shortens a stream at most.
-const BATCH: i64 = 64;
+const BATCH: i64 = 100;
 
 /// Microseconds that no command may take by the feed. On a machine that is busy with other tests
 /// the longest of many calls says more of the machine.
@@ -17,7 +17,7 @@ fn set_maxlen(dialog: &mut Dialog, maxlen: i64) {
 }
 
 #[test]
-fn the_oldest_go_and_the_rest_is_exact() {
+fn the_oldest_go_one_by_one_from_a_short_stream() {
     let (server, mut dialog) = with_feed().module_args("feed feed feed-maxlen 7").scene();
     for n in 0..20 {
         dialog.acquire("pool", &format!("s{n}"), 100, "{}");
@@ -95,9 +95,9 @@ fn among_a_hundred_thousand_entries_no_command_is_long() {
         ]
     };
     dialog.ask_all((0..ENTRIES / 2).flat_map(cycle));
-    assert_eq!(dialog.number("XLEN feed"), ENTRIES as i64);
+    dialog.expect("XLEN feed", &ENTRIES.to_string());
     dialog.expect("CONFIG RESETSTAT", "+OK");
-    // Each appends one and trims one.
+    // Each appends one, and each hundredth trims a hundred.
     let mut longest = Vec::new();
     dialog.expect("CONFIG SET slowlog-log-slower-than 1000", "+OK");
     dialog.expect("CONFIG SET slowlog-max-len 1000", "+OK");
@@ -117,7 +117,8 @@ fn among_a_hundred_thousand_entries_no_command_is_long() {
             break;
         }
     }
-    assert_eq!(dialog.number("XLEN feed"), ENTRIES as i64);
+    let kept = ENTRIES as i64 - BATCH..=ENTRIES as i64;
+    assert!(kept.contains(&dialog.number("XLEN feed")));
     assert!(
         longest.last().is_some_and(|&least| least <= 20),
         "commands of more than a millisecond: {longest:?}"
