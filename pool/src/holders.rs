@@ -327,7 +327,13 @@ impl Holders {
     /// The slot of the live session of an owner that has been silent for the longest; of several,
     /// the lowest. O(log n), whatever the number of its sessions, expired ones included.
     pub(crate) fn most_silent_of(&self, moment: Moment, owner: &[u8]) -> Option<u32> {
-        let (sessions, sum) = self.live_of(moment, self.owner_number(owner)?);
+        let number = self.owner_number(owner)?;
+        if self.owners.get(number)?.sessions == 1 {
+            // With a limit of one it is mostly this one.
+            let only = self.owned.first_from((number, first_live_ms(moment)))?;
+            return (only.at.0 == number).then_some(only.slot);
+        }
+        let (sessions, sum) = self.live_of(moment, number);
         let (_, slot) = sum.most_silent;
         (sessions > 0).then_some(slot)
     }

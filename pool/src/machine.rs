@@ -1369,6 +1369,9 @@ impl<'h, H: Host> Machine<'h, H> {
 
     /// Takes `session` out of the queue, ticket and client.
     fn leave(&mut self, session: &[u8]) {
+        if self.host.pool().tickets() == 0 && self.host.blocked().is_empty() {
+            return;
+        }
         if let Some(wait) = self.wait_of(session) {
             self.deny_client(session);
             self.drop_ticket(session);
@@ -1377,6 +1380,7 @@ impl<'h, H: Host> Machine<'h, H> {
     }
 
     /// The wait of a session, by its client or its ticket, lost or not.
+    #[inline(never)]
     fn wait_of(&self, session: &[u8]) -> Option<KeptWait> {
         let (pool, blocked) = (self.host.pool(), self.host.blocked());
         if let Some(entry) = blocked.get(session) {
