@@ -277,10 +277,6 @@ impl StreamName {
                     .into(),
             );
         }
-        let mut others = STREAMS.iter().filter(|other| other.name != self.name);
-        if is_on && others.any(|other| other.read(|name| name == value)) {
-            return Err("must not be the stream of the other feed".into());
-        }
         value.clone_into(
             &mut self
                 .value
@@ -289,6 +285,15 @@ impl StreamName {
         );
         self.is_on.store(is_on, Relaxed);
         Ok(())
+    }
+}
+
+/// The two feeds differ in what pushes their entries out.
+fn check_streams() -> Result<(), String> {
+    let [one, other] = STREAMS;
+    match one.is_on() && one.text() == other.text() {
+        true => Err("must not be the stream of the other feed".into()),
+        false => Ok(()),
     }
 }
 
@@ -338,8 +343,9 @@ fn set(name: &str, value: &str) -> Result<(), String> {
 }
 
 fn register(ctx: Ctx<'_>) -> Result<(), String> {
+    let refused = |error| format!("seat.feed {error}");
     if !ctx.has_settings() {
-        return Ok(());
+        return check_streams().map_err(refused);
     }
     let taken = |name: &CStr, is_taken: bool| match is_taken {
         true => Ok(()),
@@ -367,7 +373,7 @@ fn register(ctx: Ctx<'_>) -> Result<(), String> {
     if !ctx.load_settings() {
         return Err("the configuration has a bad seat.* setting".into());
     }
-    Ok(())
+    check_streams().map_err(refused)
 }
 
 impl TextSetting for ShaList {
@@ -391,6 +397,10 @@ impl TextSetting for StreamName {
         self.set(text)?;
         changed();
         Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_streams()
     }
 }
 

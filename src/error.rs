@@ -72,6 +72,10 @@ pub(crate) enum Error {
     /// A stream has higher ids than an entry that has come from a primary or an AOF. Nobody is
     /// answered so.
     EntryIdTooLow,
+    /// A stream ends its time to live. Nobody is answered so.
+    StreamEnds,
+    /// An entry of a feed has come to a node of a cluster. Nobody is answered so.
+    FeedInCluster,
     /// A defect of the module.
     Internal,
 }
@@ -132,6 +136,8 @@ impl fmt::Display for Error {
             Self::MalformedEffect(what) => write!(f, "ERR malformed effect: {what}"),
             Self::StreamFull => f.write_str("ERR the stream has reached the last of all ids"),
             Self::EntryIdTooLow => f.write_str("ERR the stream has entries with higher ids"),
+            Self::StreamEnds => f.write_str("ERR the stream ends its time to live"),
+            Self::FeedInCluster => f.write_str("ERR there are no feeds in a cluster"),
             Self::Internal => f.write_str(
                 "ERR internal error of the seat module, see the server's log; please report it",
             ),

@@ -14,7 +14,7 @@ pub(crate) use self::entries::Denial;
 use crate::after_close::AfterClose;
 use crate::effects;
 use crate::error::Error;
-use crate::feed::{Arguments, Change, Event};
+use crate::feed::{Arguments, Change, Event, Feeds};
 use crate::ffi::{Ctx, Mode, OpenKey, OwnedStr, Str};
 use crate::migration::InvalidEntries;
 use crate::notifications::Events;
@@ -42,6 +42,7 @@ pub(crate) struct PoolKey<'a> {
     pub(crate) moment: Moment,
     key: OpenKey<Pool>,
     mode: Mode,
+    feeds: Feeds,
     /// The clients that are blocked at this name, if any.
     blocked: Option<Box<BlockedQueue<WaiterId>>>,
     /// What the command for which it is open brings along, if it is one.
@@ -111,6 +112,14 @@ impl<'a> PoolKey<'a> {
 
     #[inline]
     fn open(ctx: Ctx<'a>, name: Str<'a>, moment: Moment, mode: Mode) -> Result<PoolKey<'a>, Error> {
+        let feeds = match mode {
+            Mode::Write | Mode::Tend => feed::prepare(ctx, name, |other| {
+                let other = OwnedStr::new(other);
+                PoolKey::look(ctx, other.get(), moment).ok()?.seats_taken()
+            }),
+            Mode::Look => Feeds::to_note(ctx),
+            Mode::Read => Feeds::OFF,
+        };
         let (key, database) = OpenKey::open(ctx, name, mode);
         let mut key = PoolKey {
             ctx,
@@ -119,6 +128,7 @@ impl<'a> PoolKey<'a> {
             moment,
             key,
             mode,
+            feeds,
             blocked: None,
             caller: Caller::default(),
             others: None,
@@ -126,6 +136,10 @@ impl<'a> PoolKey<'a> {
             after: AfterClose::default(),
         };
         key.key.find(&POOL_TYPE)?;
+        if !key.exists() && matches!(mode, Mode::Write | Mode::Tend) {
+            let news = feed::write_expiry(ctx, feeds, key.database, name);
+            key.after.publish_feed(news);
+        }
         key.blocked = queue::take(key.database, name.bytes());
         if key.blocked.is_some() {
             if queue::have_tickets_moved(key.database, name.bytes()) {
@@ -420,8 +434,7 @@ impl Host for PoolKey<'_> {
     }
 
     fn commit(&mut self, effect: &Effect<'_>) {
-        let change = if feed::is_on(self.ctx) {
-            self.write_pending();
+        let change = if self.feeds.have_changes() {
             Change::of(effect, self.pool(), self.moment.now_ms)
         } else {
             None
@@ -453,7 +466,7 @@ impl Host for PoolKey<'_> {
     }
 
     fn serving(&mut self, waiter: &Waiter<WaiterId>) {
-        if feed::is_on(self.ctx) {
+        if self.feeds.have_changes() {
             self.served = queue::connection_of(waiter.client).map(|connection| {
                 Box::new(Served {
                     connection,
@@ -497,17 +510,12 @@ impl Host for PoolKey<'_> {
         };
         self.after.publish(event);
         total.add();
-        if feed::is_on(self.ctx) {
+        if self.feeds.have_changes() {
             match notice {
                 Notice::Joined(wait) => self.write_wait(Event::Queued, wait, self.user()),
                 Notice::Left(wait) => self.write_wait(Event::Left, wait, self.user()),
                 Notice::Lost(wait) => self.write_wait(Event::Left, wait, None),
-                Notice::OwnerLimit(wait) => {
-                    let caller = self.caller.text.session;
-                    let is_caller = caller.is_some_and(|caller| *caller.bytes() == *wait.session);
-                    let user = self.user().filter(|_| is_caller);
-                    self.write_wait(Event::OwnerLimit, wait, user);
-                }
+                Notice::OwnerLimit(wait) => self.write_wait(Event::OwnerLimit, wait, None),
                 Notice::Served => {}
             }
         }

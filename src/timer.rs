@@ -60,6 +60,10 @@ fn tick(ctx: Ctx<'_>) {
     let begun = Instant::now();
     let out_of_time = || begun.elapsed() >= TICK_BUDGET;
     write_feed(ctx, out_of_time);
+    if feed::has_pending() {
+        // What follows has entries, too, which come after these.
+        return start(ctx);
+    }
     queue::run_deferred(ctx, out_of_time);
     expire_due(ctx, out_of_time);
     start(ctx);
@@ -68,18 +72,17 @@ fn tick(ctx: Ctx<'_>) {
 /// Writes what was put off for the feeds, until time is over, but something in any case.
 fn write_feed(ctx: Ctx<'_>, out_of_time: impl Fn() -> bool) {
     while feed::has_pending() {
-        let all = (0..).take_while(|&database| ctx.select_database(database));
-        let with_feed = all.filter(|_| feed::has_stream(ctx));
+        let with_feed = || {
+            let all = (0..).take_while(|&database| ctx.select_database(database));
+            all.filter(|_| feed::has_stream(ctx)).collect()
+        };
         if let Some(database) = feed::next_database(with_feed) {
             ctx.select_database(database);
             let moment = grace::moment(ctx);
-            let news = feed::write_pending(ctx, database, BATCH, |pool| {
+            feed::write_pending(ctx, database, BATCH, |pool| {
                 let name = OwnedStr::new(pool);
                 PoolKey::look(ctx, name.get(), moment).ok()?.seats_taken()
             });
-            for news in news {
-                news.publish(ctx);
-            }
         }
         if out_of_time() {
             return;

@@ -4,7 +4,7 @@ use seat_pool::{Effect, Freed, Grant, Holder, Lease, Moment, Pool};
 use smallvec::SmallVec;
 
 use super::entry::{Entry, Event, Field, has_metadata};
-use super::{News, append};
+use super::{Feeds, News};
 use crate::ffi::{Ctx, OwnedStr, Str};
 use crate::text::{CallerText, Sent};
 
@@ -47,6 +47,7 @@ impl Hold {
 
 /// Where a change takes place, and by whom.
 pub(crate) struct Scene<'a> {
+    pub(crate) feeds: Feeds,
     /// The pool's name.
     pub(crate) pool: Str<'a>,
     /// What the command says by which it comes.
@@ -122,11 +123,15 @@ impl Change {
                     entry.add_wait(scene.now_ms, since_ms);
                 }
                 entry.add_user(scene.user.as_ref());
-                wrote.add(ctx, &entry);
+                wrote.add(ctx, scene, &entry);
             }
             Effect::Import(grant) => {
                 wrote.expiry_of_same(ctx, scene, grant, self.ends, 0);
-                wrote.add(ctx, &entry_of_grant(ctx, scene, Event::Imported, grant));
+                wrote.add(
+                    ctx,
+                    scene,
+                    &entry_of_grant(ctx, scene, Event::Imported, grant),
+                );
             }
             Effect::Free { session, why } => {
                 let event = match why {
@@ -139,13 +144,13 @@ impl Change {
                 if *why != Freed::Expired {
                     entry.add_user(scene.user.as_ref());
                 }
-                wrote.add(ctx, &entry);
+                wrote.add(ctx, scene, &entry);
             }
             Effect::Resize(_) => {
                 let (used, seats) = (scene.used, Some(scene.seats));
                 let mut entry = Entry::new(ctx, Event::Resized, scene.pool, None, used, seats);
                 entry.add_user(scene.user.as_ref());
-                wrote.add(ctx, &entry);
+                wrote.add(ctx, scene, &entry);
             }
             _ => {}
         }
@@ -154,8 +159,8 @@ impl Change {
 }
 
 impl Wrote {
-    fn add(&mut self, ctx: Ctx<'_>, entry: &Entry<'_>) {
-        if let Some(appended) = append(ctx, entry) {
+    fn add(&mut self, ctx: Ctx<'_>, scene: &Scene<'_>, entry: &Entry<'_>) {
+        if let Some(appended) = scene.feeds.append(ctx, entry) {
             self.arguments.push(appended.argument);
             self.news.push(appended.news);
         }
@@ -176,7 +181,7 @@ impl Wrote {
             let used = scene.used_before(grant) + u64::from(replaced);
             let mut entry = entry_of_session(ctx, scene, event, grant.session, used);
             add_hold(&mut entry, event, Some(hold));
-            self.add(ctx, &entry);
+            self.add(ctx, scene, &entry);
         }
     }
 
@@ -196,7 +201,7 @@ impl Wrote {
             let successor = Sent::of(grant.session, scene.caller.session);
             entry.add(Field::ReplacedBy, successor);
             entry.add_user(scene.user.as_ref());
-            self.add(ctx, &entry);
+            self.add(ctx, scene, &entry);
         }
     }
 }

@@ -15,6 +15,7 @@ mod entry;
 mod pending;
 
 use std::cell::Cell;
+use std::ffi::c_int;
 
 use redis_module::raw;
 
@@ -22,7 +23,7 @@ pub(crate) use change::{Arguments, Change, Scene};
 pub(crate) use entry::{Entry, Event, Field, Travelling};
 pub(crate) use pending::{
     arrived, copying, databases_swapped, flushed, forget, has_pending, heard, next_database,
-    put_off_left, unlinked, without_drop, write_pending,
+    prepare, put_off_left, unlinked, without_drop, write_expiry, write_pending,
 };
 
 use crate::config::{self, Number, StreamName};
@@ -75,13 +76,108 @@ pub(crate) fn is_on(ctx: Ctx<'_>) -> bool {
     config::FEED.is_on() && is_primary(ctx)
 }
 
-/// As [`is_on`], for the denial feed.
-pub(crate) fn denials_are_on(ctx: Ctx<'_>) -> bool {
-    config::DENIAL_FEED.is_on() && is_primary(ctx)
-}
-
 fn is_primary(ctx: Ctx<'_>) -> bool {
     !ctx.has_any_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_LOADING)
+}
+
+/// The feeds as they are to a pool's key while that is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Feeds {
+    changes: State,
+    denials: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It is off.
+    Off,
+    /// It can be appended to.
+    Ready,
+    /// It cannot, since its name is the pool's own.
+    OwnName,
+    /// It cannot, since it may end its time to live meanwhile. Whoever hears of that may remove the
+    /// pool that is open.
+    Ending,
+}
+
+/// A stream that has less to live may end while a key is open.
+const ENDING_MS: i64 = 1000;
+
+impl Feeds {
+    pub(crate) const OFF: Feeds = Feeds {
+        changes: State::Off,
+        denials: State::Off,
+    };
+
+    /// For a key with which nothing is written.
+    pub(crate) fn to_note(ctx: Ctx<'_>) -> Feeds {
+        let changes = match is_on(ctx) {
+            true => State::Ready,
+            false => State::Off,
+        };
+        Feeds {
+            changes,
+            ..Feeds::OFF
+        }
+    }
+
+    /// The feeds for what is written while the key of this name will be open. Before it is opened:
+    /// opening a stream whose time to live is over removes it, and whoever hears of that may remove
+    /// any pool.
+    #[inline]
+    fn of(ctx: Ctx<'_>, pool: Str<'_>) -> Feeds {
+        let is_any_on = config::FEED.is_on() || config::DENIAL_FEED.is_on();
+        if !is_any_on || !is_primary(ctx) {
+            return Feeds::OFF;
+        }
+        Feeds {
+            changes: CHANGES.state(ctx, pool),
+            denials: DENIALS.state(ctx, pool),
+        }
+    }
+
+    /// Whether changes can be written.
+    fn are_ready(self) -> bool {
+        self.changes == State::Ready
+    }
+
+    /// Whether changes are to be written.
+    pub(crate) fn have_changes(self) -> bool {
+        self.changes != State::Off
+    }
+
+    /// Whether refusals are to be written.
+    pub(crate) fn have_denials(self) -> bool {
+        self.denials != State::Off
+    }
+
+    /// Appends an entry to the feed. `None` if it could not take the entry, which is counted and
+    /// logged.
+    pub(crate) fn append(self, ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
+        append_to(ctx, &CHANGES, self.changes, entry)
+    }
+
+    /// As [`Feeds::append`], to the denial feed.
+    pub(crate) fn append_denial(self, ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
+        append_to(ctx, &DENIALS, self.denials, entry)
+    }
+}
+
+impl Feed {
+    #[inline(never)]
+    fn state(&self, ctx: Ctx<'_>, pool: Str<'_>) -> State {
+        let Some(name) = self.name.get() else {
+            return State::Off;
+        };
+        if name.get().bytes() == pool.bytes() {
+            return State::OwnName;
+        }
+        match OpenStream::open(ctx, name.get()).map(|stream| stream.time_left_ms()) {
+            Ok(Some(left_ms)) if left_ms < ENDING_MS => State::Ending,
+            // What else it may be shows when it is appended to.
+            _ => State::Ready,
+        }
+    }
 }
 
 /// An entry that was appended.
@@ -100,7 +196,7 @@ pub(crate) struct News {
 impl News {
     /// Publishes it. While no key is open, since whoever listens may open one.
     pub(crate) fn publish(&self, ctx: Ctx<'_>) {
-        let class = raw::REDISMODULE_NOTIFY_STREAM as std::ffi::c_int;
+        let class = raw::REDISMODULE_NOTIFY_STREAM as c_int;
         ctx.notify(class, c"xadd", self.stream.get());
         if self.was_trimmed {
             ctx.notify(class, c"xtrim", self.stream.get());
@@ -108,24 +204,24 @@ impl News {
     }
 }
 
-/// Appends an entry to the feed. `None` if there is none, or if it could not take the entry, which
-/// is counted and logged.
-pub(crate) fn append(ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
-    append_to(ctx, &CHANGES, entry)
+/// Appends an entry to the feed while no key is open.
+fn append(ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
+    let name = CHANGES.name.get()?;
+    let state = match entry.is_about(name.get()) {
+        true => State::OwnName,
+        false => State::Ready,
+    };
+    append_to(ctx, &CHANGES, state, entry)
 }
 
-/// As [`append`], to the denial feed.
-pub(crate) fn append_denial(ctx: Ctx<'_>, entry: &Entry<'_>) -> Option<Appended> {
-    append_to(ctx, &DENIALS, entry)
-}
-
-fn append_to(ctx: Ctx<'_>, feed: &Feed, entry: &Entry<'_>) -> Option<Appended> {
+fn append_to(ctx: Ctx<'_>, feed: &Feed, state: State, entry: &Entry<'_>) -> Option<Appended> {
     let name = feed.name.get()?;
     let fields = entry.strings();
-    // The pool's key is open.
-    let outcome = match entry.is_about(name.get()) {
-        true => Err(Error::WrongType),
-        false => try_append(ctx, feed, name.get(), &fields),
+    let outcome = match state {
+        State::Off => return None,
+        State::Ready => try_append(ctx, feed, name.get(), &fields),
+        State::OwnName => Err(Error::WrongType),
+        State::Ending => Err(Error::StreamEnds),
     };
     match outcome {
         Ok((id, keep, was_trimmed)) => {
@@ -190,7 +286,10 @@ fn next_id(now_ms: i64) -> EntryId {
 }
 
 fn appended(ctx: Ctx<'_>, name: Str<'_>, id: EntryId) {
-    LAST.set(LAST.get().max(id));
+    // The last of all times is somebody's invention, and would be the last for all feeds.
+    if id.ms < u64::MAX {
+        LAST.set(LAST.get().max(id));
+    }
     stats::FEED_ENTRIES.add();
     ctx.signal_modified(name);
 }
@@ -205,12 +304,15 @@ pub(crate) fn append_travelled(ctx: Ctx<'_>, entry: &Travelling<'_>) -> Option<N
         .map(|field| OwnedStr::new(field))
         .collect();
     let fields: Vec<Str<'_>> = fields.iter().map(OwnedStr::get).collect();
-    let outcome = OpenStream::open(ctx, name.get()).and_then(|mut stream| {
-        match stream.append(entry.id, &fields) {
-            Ok(()) => Ok(stream.trim(entry.keep)),
-            Err(AppendError::IdTooLow) => Err(Error::EntryIdTooLow),
-            Err(AppendError::Full) => Err(Error::StreamFull),
-        }
+    let opened = match ctx.is_in_cluster() {
+        // It was written elsewhere. Here its slot is not the pool's.
+        true => Err(Error::FeedInCluster),
+        false => OpenStream::open(ctx, name.get()),
+    };
+    let outcome = opened.and_then(|mut stream| match stream.append(entry.id, &fields) {
+        Ok(()) => Ok(stream.trim(entry.keep)),
+        Err(AppendError::IdTooLow) => Err(Error::EntryIdTooLow),
+        Err(AppendError::Full) => Err(Error::StreamFull),
     });
     match outcome {
         Ok(was_trimmed) => {

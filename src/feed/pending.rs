@@ -5,21 +5,19 @@
 //! order in which it happened, or else by the timer. A crash before that loses them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
 
 use seat_pool::Wait;
 
 use super::entry::{Entry, Event, Field};
-use super::{News, append, has_stream, is_on, send_alone};
+use super::{Feeds, News, append, has_stream, is_on, send_alone};
 use crate::ffi::{Ctx, OwnedStr, Str, with_module_context};
 use crate::text::Sent;
 
-/// Something that is to be written.
+/// Something that is to be written. In which database is not known on a server that does not tell
+/// where a pool has gone (6.2), until an event of the key does.
 struct Note {
-    /// Absent on a server that does not tell where a pool has gone (6.2), until an event of the key
-    /// does.
-    database: Option<c_int>,
     pool: Box<[u8]>,
     what: What,
     /// How many seats were taken then and how many there were, if that was known.
@@ -47,8 +45,17 @@ enum What {
     },
 }
 
+/// By the database in which each is to be written, `None` where that is not known; with their
+/// numbers in the order in which they happened.
+type Notes = BTreeMap<Option<c_int>, VecDeque<(u64, Note)>>;
+
+/// What a change writes at most of what was put off before it, unless more is about its own pool.
+const BATCH: usize = 128;
+
 thread_local! {
-    static NOTES: RefCell<VecDeque<Note>> = const { RefCell::new(VecDeque::new()) };
+    static NOTES: RefCell<Notes> = const { RefCell::new(BTreeMap::new()) };
+    /// The number of the next.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
     /// Whether there are any.
     static ARE_ANY: Cell<bool> = const { Cell::new(false) };
     /// Whether the pool that goes is written about by whoever removes it.
@@ -62,14 +69,16 @@ pub(crate) fn has_pending() -> bool {
     ARE_ANY.get()
 }
 
-fn put_off(note: Note) {
-    NOTES.with_borrow_mut(|notes| notes.push_back(note));
-    ARE_ANY.set(true);
+fn put_off(database: Option<c_int>, note: Note) {
+    let number = NEXT.get();
+    NEXT.set(number + 1);
+    change(|notes| notes.entry(database).or_default().push_back((number, note)));
 }
 
-fn change<T>(change: impl FnOnce(&mut VecDeque<Note>) -> T) -> T {
+fn change<T>(change: impl FnOnce(&mut Notes) -> T) -> T {
     NOTES.with_borrow_mut(|notes| {
         let result = change(notes);
+        notes.retain(|_, notes| !notes.is_empty());
         ARE_ANY.set(!notes.is_empty());
         result
     })
@@ -81,12 +90,12 @@ pub(crate) fn unlinked(value: usize, pool: &[u8], database: Option<c_int>) -> bo
     let mut is_noted = false;
     with_module_context(|ctx| is_noted = is_on(ctx) && !IS_ANNOUNCED.get());
     if is_noted {
-        put_off(Note {
-            database,
+        let note = Note {
             pool: pool.into(),
             what: What::Dropped(value),
             seats: None,
-        });
+        };
+        put_off(database, note);
     }
     is_noted
 }
@@ -106,12 +115,19 @@ pub(crate) fn copying(value: usize, pool: &[u8]) {
 
 /// A key has gone or has come, by which the database of a pool that has gone from there is known.
 pub(crate) fn heard(database: c_int, key: &[u8]) {
-    if has_pending() {
+    let has_unknown = || NOTES.with_borrow(|notes| notes.contains_key(&None));
+    if has_pending() && has_unknown() {
         change(|notes| {
-            let unknown = notes.iter_mut().filter(|note| note.database.is_none());
-            let gone = unknown.filter(|note| matches!(note.what, What::Dropped(_)));
-            for note in gone.filter(|note| *note.pool == *key) {
-                note.database = Some(database);
+            let unknown = notes.remove(&None).unwrap_or_default();
+            let is_here = |(_, note): &(u64, Note)| {
+                matches!(note.what, What::Dropped(_)) && *note.pool == *key
+            };
+            let (here, unknown): (VecDeque<_>, _) = unknown.into_iter().partition(is_here);
+            notes.insert(None, unknown);
+            let notes = notes.entry(Some(database)).or_default();
+            for note in here {
+                let at = notes.partition_point(|(number, _)| *number < note.0);
+                notes.insert(at, note);
             }
         });
     }
@@ -131,30 +147,28 @@ pub(crate) fn arrived(
     if event == b"loaded" || !is_on(ctx) {
         return;
     }
-    let is_renamed = change(|notes| {
-        // The last, since a pool may be where one was that went before it.
-        let mut notes = notes.iter_mut().rev();
-        let gone = notes.find(|note| match note.what {
-            What::Dropped(gone) => gone == value && event == b"rename_to",
-            _ => false,
+    let is_renamed = event == b"rename_to"
+        && change(|notes| {
+            // The last, since a pool may be where one was that went before it.
+            let mut notes = notes.values_mut().flat_map(|notes| notes.iter_mut().rev());
+            let gone =
+                notes.find(|(_, note)| matches!(note.what, What::Dropped(gone) if gone == value));
+            let Some((_, gone)) = gone else { return false };
+            let from = std::mem::replace(&mut gone.pool, pool.into());
+            gone.what = What::Renamed(from);
+            gone.seats = seats;
+            true
         });
-        let Some(gone) = gone else { return false };
-        let from = std::mem::replace(&mut gone.pool, pool.into());
-        gone.database = Some(database);
-        gone.what = What::Renamed(from);
-        gone.seats = seats;
-        true
-    });
     if !is_renamed {
         let copied = COPIED.take().filter(|_| event == b"copy_to");
         // The copy may be in another database than the pool, and says nothing of that there.
         let from = copied.filter(|(source, from)| address_of(from) == Some(*source));
-        put_off(Note {
-            database: Some(database),
+        let note = Note {
             pool: pool.into(),
             what: What::Copied(from.map(|(_, from)| from)),
             seats,
-        });
+        };
+        put_off(Some(database), note);
     }
 }
 
@@ -169,8 +183,7 @@ pub(crate) fn put_off_left(
     now_ms: i64,
 ) {
     if is_on(ctx) {
-        put_off(Note {
-            database: Some(database),
+        let note = Note {
             pool: pool.into(),
             what: What::Left {
                 session: wait.session.into(),
@@ -182,7 +195,8 @@ pub(crate) fn put_off_left(
                 user,
             },
             seats: taken.map(|taken| (taken, wait.seats)),
-        });
+        };
+        put_off(Some(database), note);
     }
 }
 
@@ -190,7 +204,7 @@ pub(crate) fn put_off_left(
 pub(crate) fn flushed(database: c_int) {
     if has_pending() {
         change(|notes| {
-            notes.retain(|note| database != -1 && note.database.is_some_and(|own| own != database));
+            notes.retain(|own, _| database != -1 && own.is_some_and(|own| own != database));
         });
     }
 }
@@ -198,95 +212,157 @@ pub(crate) fn flushed(database: c_int) {
 /// Two databases have been swapped, with the feeds in them.
 pub(crate) fn databases_swapped(one: c_int, other: c_int) {
     change(|notes| {
-        for database in notes.iter_mut().filter_map(|note| note.database.as_mut()) {
-            if *database == one {
-                *database = other;
-            } else if *database == other {
-                *database = one;
-            }
-        }
+        let of_one = notes.remove(&Some(one));
+        let of_other = notes.remove(&Some(other));
+        notes.extend(of_one.map(|notes| (Some(other), notes)));
+        notes.extend(of_other.map(|notes| (Some(one), notes)));
     });
 }
 
 /// Drops what was not written. The server is not the primary any more.
 pub(crate) fn forget() {
-    change(VecDeque::clear);
+    change(BTreeMap::clear);
 }
 
-/// Writes what is put off for a database, as it was when it happened: all of it, or no more than
-/// `limit` of what is to come first. `at` is how many seats of a pool of the selected database are
-/// taken now and how many there are, if it exists.
+/// Prepares the feeds for what is written while the key of this name will be open, and writes what
+/// was put off, so that the entries of what follows come later. Before it is opened, since whoever
+/// hears of that may remove any pool. `at` is as with [`write_pending`], of the selected database.
+#[inline]
+pub(crate) fn prepare(
+    ctx: Ctx<'_>,
+    pool: Str<'_>,
+    at: impl Fn(&[u8]) -> Option<(u64, i64)>,
+) -> Feeds {
+    let feeds = Feeds::of(ctx, pool);
+    if feeds.are_ready() && has_pending() {
+        write_before(ctx, ctx.selected_database(), pool.bytes(), at);
+    }
+    feeds
+}
+
+/// Writes what was put off for a database: no more than a part of it, unless more is about the pool
+/// that is to be changed.
+#[inline(never)]
+fn write_before(
+    ctx: Ctx<'_>,
+    database: c_int,
+    pool: &[u8],
+    at: impl Fn(&[u8]) -> Option<(u64, i64)>,
+) {
+    write_pending(ctx, database, BATCH, &at);
+    let is_about_pool = NOTES.with_borrow(|notes| {
+        let mut left = notes.get(&Some(database)).into_iter().flatten();
+        left.any(|(_, note)| note.is_about(pool))
+    });
+    if is_about_pool {
+        write_pending(ctx, database, usize::MAX, &at);
+    }
+    let unknown = change(|notes| notes.remove(&None)).unwrap_or_default();
+    for (_, note) in unknown {
+        if let What::Dropped(_) = note.what {
+            write_if_gone(ctx, &note, &at);
+        }
+        let what = What::MayBeDropped;
+        put_off(None, Note { what, ..note });
+    }
+}
+
+/// Writes that the pool has gone whose key was opened just now, since its time to live was over.
+/// Returns what others are to hear of it once the key is closed.
+pub(crate) fn write_expiry(
+    ctx: Ctx<'_>,
+    feeds: Feeds,
+    database: c_int,
+    pool: Str<'_>,
+) -> Option<News> {
+    if !feeds.have_changes() || !has_pending() {
+        return None;
+    }
+    let (_, gone) = change(|notes| {
+        [Some(database), None].into_iter().find_map(|database| {
+            let notes = notes.get_mut(&database)?;
+            let is_it = |(_, note): &(u64, Note)| {
+                matches!(note.what, What::Dropped(_)) && *note.pool == *pool.bytes()
+            };
+            notes.back().is_some_and(is_it).then(|| notes.pop_back())?
+        })
+    })?;
+    send_alone(ctx, pool, feeds.append(ctx, &gone.entry(ctx, pool, None)))
+}
+
+/// Writes what is put off for a database, the first `limit` of it, as it was when it happened, and
+/// publishes it. While no key is open. `at` is how many seats of a pool of the selected database
+/// are taken now and how many there are, if it exists.
 pub(crate) fn write_pending(
     ctx: Ctx<'_>,
     database: c_int,
     limit: usize,
     at: impl Fn(&[u8]) -> Option<(u64, i64)>,
-) -> Vec<News> {
-    if !has_pending() {
-        return Vec::new();
-    }
-    let mut due = take_due(database, limit);
-    // That there is none of a name is true after all that has happened, not before a rename.
-    let is_last = |note: &Note| matches!(note.what, What::MayBeDropped);
-    due.make_contiguous().sort_by_key(is_last);
-    let mut news = Vec::new();
-    let mut elsewhere = Vec::new();
-    for note in due {
-        let now = at(&note.pool);
-        // Where a pool has gone may not be known. That there is none of its name is true wherever
-        // it is said, but only as long as none has come.
-        let is_known = note.database.is_some() && !matches!(note.what, What::MayBeDropped);
-        if is_known || now.is_none() && has_stream(ctx) {
-            let pool = OwnedStr::new(&note.pool);
-            let appended = append(ctx, &note.entry(ctx, pool.get(), now));
-            news.extend(send_alone(ctx, pool.get(), appended));
-        }
-        if note.database.is_none() {
-            elsewhere.push(note);
+) {
+    let due: Vec<(u64, Note)> = change(|notes| {
+        let Some(notes) = notes.get_mut(&Some(database)) else {
+            return Vec::new();
+        };
+        notes.drain(..limit.min(notes.len())).collect()
+    });
+    for (_, note) in due {
+        match note.what {
+            What::MayBeDropped => write_if_gone(ctx, &note, &at),
+            _ => note.write(ctx, &at),
         }
     }
-    for note in elsewhere {
-        let what = What::MayBeDropped;
-        put_off(Note { what, ..note });
-    }
-    news
 }
 
-fn take_due(database: c_int, limit: usize) -> VecDeque<Note> {
-    let is_due = |note: &Note| note.database.is_none_or(|own| own == database);
-    change(|notes| {
-        if limit < notes.len() {
-            let len = notes
-                .iter()
-                .take(limit)
-                .take_while(|note| is_due(note))
-                .count();
-            return notes.drain(..len).collect();
-        }
-        let (due, others) = std::mem::take(notes).into_iter().partition(is_due);
-        *notes = others;
-        due
-    })
+/// Writes that a pool has gone, perhaps from another database: that there is none of its name is
+/// true wherever it is said, but only as long as none has come.
+fn write_if_gone(ctx: Ctx<'_>, note: &Note, at: impl Fn(&[u8]) -> Option<(u64, i64)>) {
+    if has_stream(ctx) && at(&note.pool).is_none() {
+        note.write(ctx, at);
+    }
 }
 
-/// The database for which something is to be written first, if anything is. What is put off for one
-/// that is not known is, once it comes to that, for all of the given ones.
-pub(crate) fn next_database(all: impl Iterator<Item = c_int>) -> Option<c_int> {
-    change(|notes| {
-        if notes.front()?.database.is_none() {
-            let note = notes.pop_front()?;
-            notes.extend(all.map(|database| Note {
-                database: Some(database),
+/// A database for which something is to be written, if there is one. What is put off for one that
+/// is not known is from now on for all of those that `all` gives.
+pub(crate) fn next_database(all: impl FnOnce() -> Vec<c_int>) -> Option<c_int> {
+    let known = || NOTES.with_borrow(|notes| notes.keys().find_map(|database| *database));
+    if let Some(database) = known() {
+        return Some(database);
+    }
+    let unknown = change(|notes| notes.remove(&None)).unwrap_or_default();
+    for database in all() {
+        for (_, note) in &unknown {
+            let note = Note {
                 pool: note.pool.clone(),
                 what: What::MayBeDropped,
                 seats: None,
-            }));
+            };
+            put_off(Some(database), note);
         }
-        notes.front()?.database
-    })
+    }
+    known()
 }
 
 impl Note {
+    fn is_about(&self, pool: &[u8]) -> bool {
+        let from = match &self.what {
+            What::Renamed(from) | What::Copied(Some(from)) => Some(from),
+            _ => None,
+        };
+        *self.pool == *pool || from.is_some_and(|from| **from == *pool)
+    }
+
+    fn write(&self, ctx: Ctx<'_>, at: impl Fn(&[u8]) -> Option<(u64, i64)>) {
+        let now = match self.what {
+            What::Left { .. } if self.seats.is_none() => at(&self.pool),
+            _ => None,
+        };
+        let pool = OwnedStr::new(&self.pool);
+        let appended = append(ctx, &self.entry(ctx, pool.get(), now));
+        if let Some(news) = send_alone(ctx, pool.get(), appended) {
+            news.publish(ctx);
+        }
+    }
+
     fn entry<'a>(&'a self, ctx: Ctx<'_>, pool: Str<'a>, now: Option<(u64, i64)>) -> Entry<'a> {
         let (event, session) = match &self.what {
             What::Dropped(_) | What::MayBeDropped => (Event::Dropped, None),

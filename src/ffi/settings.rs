@@ -19,6 +19,12 @@ pub(crate) trait TextSetting: Sync {
 
     /// Takes another value over, or says what is wrong with it.
     fn set_text(&self, text: &str) -> Result<(), String>;
+
+    /// Says what is wrong with the value beside those of other settings, once all are set that are
+    /// set together. The server then puts the old ones back.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl Ctx<'_> {
@@ -97,7 +103,7 @@ impl Ctx<'_> {
                     raw::REDISMODULE_CONFIG_DEFAULT,
                     Some(get_text::<T>),
                     Some(set_text::<T>),
-                    None,
+                    Some(check_text::<T>),
                     ptr::from_ref(setting).cast_mut().cast(),
                 )
             })
@@ -182,13 +188,34 @@ unsafe extern "C" fn set_text<T: TextSetting>(
     let outcome = guard("a setting", || {
         // SAFETY: `add_text` passed a static of this type, and the server passes a string.
         let (setting, text) = unsafe { (&*setting.cast::<T>(), Str::new(text)) };
-        setting.set_text(&String::from_utf8_lossy(text.bytes()))
+        let text = str::from_utf8(text.bytes()).map_err(|_| "must be UTF-8")?;
+        setting.set_text(text)
     });
+    // SAFETY: the server passes a place for the error.
+    unsafe { answer(outcome, error) }
+}
+
+unsafe extern "C" fn check_text<T: TextSetting>(
+    _: *mut raw::RedisModuleCtx,
+    setting: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: `add_text` passed a static of this type.
+    let outcome = guard("a setting", || unsafe { &*setting.cast::<T>() }.check());
+    // SAFETY: the server passes a place for the error.
+    unsafe { answer(outcome, error) }
+}
+
+/// # Safety
+/// `error` must be a place for a string, which whoever reads it frees.
+unsafe fn answer(
+    outcome: Option<Result<(), String>>,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
     match outcome {
         Some(Ok(())) => OK,
         Some(Err(why)) => {
-            // SAFETY: the server passes a place for the error, and frees the string that it finds
-            // there.
+            // SAFETY: by this function's contract.
             unsafe { *error = OwnedStr::new(why.as_bytes()).into_raw() };
             raw::Status::Err as c_int
         }

@@ -100,6 +100,19 @@ impl OpenStream {
         })
     }
 
+    /// How long the key has still to live, in milliseconds, if that is limited. O(1).
+    pub(crate) fn time_left_ms(&self) -> Option<i64> {
+        // SAFETY: the key is open.
+        let kind = unsafe { api!(RedisModule_KeyType)(self.handle.as_ptr()) } as isize;
+        if kind == raw::REDISMODULE_KEYTYPE_EMPTY {
+            // 8.2 crashes if it is asked here.
+            return None;
+        }
+        // SAFETY: the key is open and holds a value.
+        let left_ms = unsafe { api!(RedisModule_GetExpire)(self.handle.as_ptr()) };
+        (left_ms != raw::REDISMODULE_NO_EXPIRE as i64).then_some(left_ms)
+    }
+
     /// The number of entries. O(1).
     pub(crate) fn len(&self) -> usize {
         // SAFETY: the key is open.

@@ -26,6 +26,7 @@ impl PoolKey<'_> {
     /// The entries of an effect that was carried out, as they travel in it.
     pub(super) fn write_entries(&mut self, change: Change, effect: &Effect<'_>) -> Arguments {
         let scene = Scene {
+            feeds: self.feeds,
             pool: self.name,
             caller: self.caller.text,
             now_ms: self.moment.now_ms,
@@ -48,7 +49,6 @@ impl PoolKey<'_> {
             feed::put_off_left(self.ctx, name, wait, Some(self.used()), user, now_ms);
             return deadlines::run_soon(self.ctx);
         }
-        self.write_pending();
         let caller = self.caller.text;
         let session = Sent::of(wait.session, caller.session);
         let seats = Some(wait.seats);
@@ -66,13 +66,13 @@ impl PoolKey<'_> {
             entry.add_wait(now_ms, wait.since_ms);
         }
         entry.add_user(user.as_ref());
-        let appended = feed::append(self.ctx, &entry);
+        let appended = self.feeds.append(self.ctx, &entry);
         (self.after).publish_feed(feed::send_alone(self.ctx, self.name, appended));
     }
 
     /// Writes what a call was refused.
     pub(crate) fn write_denial(&mut self, request: &AcquireRequest<'_>, denial: Denial) {
-        if !feed::denials_are_on(self.ctx) {
+        if !self.feeds.have_denials() {
             return;
         }
         let (caller, claim, user) = (self.caller.text, request.claim, self.user());
@@ -90,37 +90,20 @@ impl PoolKey<'_> {
             }
         }
         entry.add_user(user.as_ref());
-        let appended = feed::append_denial(self.ctx, &entry);
+        let appended = self.feeds.append_denial(self.ctx, &entry);
         (self.after).publish_feed(feed::send_alone(self.ctx, self.name, appended));
     }
 
     /// Writes that the pool was given back to the legacy keys, with so many seats taken.
     pub(super) fn write_export(&mut self, used: u64) {
-        if !feed::is_on(self.ctx) {
+        if !self.feeds.have_changes() {
             return;
         }
-        self.write_pending();
         let user = self.user();
         let mut entry = Entry::new(self.ctx, Event::Exported, self.name, None, used, None);
         entry.add_user(user.as_ref());
-        let appended = feed::append(self.ctx, &entry);
+        let appended = self.feeds.append(self.ctx, &entry);
         (self.after).publish_feed(feed::send_alone(self.ctx, self.name, appended));
-    }
-
-    /// Writes what was put off for this database, which comes before all that is to be written now.
-    pub(super) fn write_pending(&mut self) {
-        if feed::has_pending() {
-            let news = feed::write_pending(self.ctx, self.database, usize::MAX, |pool| {
-                if *pool == *self.name.bytes() {
-                    self.seats_taken()
-                } else {
-                    let name = OwnedStr::new(pool);
-                    let key = PoolKey::look(self.ctx, name.get(), self.moment);
-                    key.ok()?.seats_taken()
-                }
-            });
-            self.after.publish_feed(news);
-        }
     }
 
     /// How many seats are taken and how many there are, if there is a pool.

@@ -1,7 +1,11 @@
 //! What a feed cannot take is never an error of the caller's command.
 
+use tempfile::TempDir;
+
 use super::{Reader, entries, with_feed};
-use crate::support::{Dialog, Server, Traces, Waiter, eventually, total, total_becomes};
+use crate::clock::compile;
+use crate::support::cluster;
+use crate::support::{Dialog, Server, Traces, Waiter, eventually, now_ms, total, total_becomes};
 
 /// Calls of all kinds and their answers, the same with a feed as without.
 #[track_caller]
@@ -224,4 +228,100 @@ fn an_entry_for_a_key_of_another_type_is_counted_and_its_change_is_made() {
     dialog.expect("SEAT.COUNT pool", "1");
     assert_eq!(total(&server, "seat_feed_errors"), 1);
     eventually("it is logged", || server.log().contains("1 entries so far"));
+}
+
+/// A key is opened after the streams: whoever hears that one of these has ended may remove it.
+#[test]
+fn a_stream_whose_time_to_live_is_over_takes_no_open_pool_with_it() {
+    let dir = TempDir::new().expect("a directory");
+    let listener = dir.path().join("listener.so");
+    compile("tests/feed/listener.c", &listener);
+    let builder = with_feed().config(&format!("loadmodule {}", listener.display()));
+    let (server, mut dialog) = builder.recording().scene();
+    dialog.expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+    dialog.ask_all((0..200).map(|n| format!("SEAT.ACQUIRE pool s{n} 1000")));
+    let over_ms = dialog.now_ms() + 100;
+    dialog.expect(&format!("PEXPIREAT feed {over_ms}"), "1");
+    eventually("the stream's time is over", || now_ms() > over_ms);
+    dialog.expect("SEAT.ACQUIRE pool late 1000", "[1, ACQUIRED, 1, 1000]");
+    assert_eq!(dialog.sessions("pool"), ["late"]);
+    server.reloads_the_same("DEBUG LOADAOF");
+}
+
+#[test]
+fn a_stream_that_is_about_to_end_takes_no_entry() {
+    let (server, mut dialog) = with_feed().scene();
+    dialog.acquire("pool", "a", 9, "{}");
+    let ends_ms = dialog.now_ms() + 900;
+    dialog.expect(&format!("PEXPIREAT feed {ends_ms}"), "1");
+    dialog.acquire("pool", "b", 9, "{}");
+    assert_eq!(total(&server, "seat_feed_errors"), 1);
+    assert!(server.log().contains("the stream ends its time to live"));
+    eventually("the stream has ended", || now_ms() > ends_ms);
+    dialog.acquire("pool", "c", 9, "{}");
+    assert_eq!(entries(&mut dialog).len(), 1);
+}
+
+#[test]
+fn what_was_put_off_makes_no_stream_of_the_pool_that_is_opened() {
+    let builder = Server::builder().module_args("feed P").recording();
+    let (server, mut dialog) = builder.scene();
+    dialog.acquire("Q", "s", 1, "{}");
+    let commands = ["MULTI", "DEL P", "DEL Q", "SEAT.ACQUIRE P s 1", "EXEC"];
+    let replies = dialog.pipeline(&commands);
+    assert_eq!(replies[4], "[1, 1, [1, ACQUIRED, 1, 1]]");
+    dialog.expect("TYPE P", "+seat-pool");
+    server.reloads_the_same("DEBUG LOADAOF");
+}
+
+/// A stream is in one slot, and the pool whose entry it is in another.
+#[test]
+fn a_node_of_a_cluster_takes_no_entry_that_is_piped_in() {
+    let server = cluster::alone_with("allow-effects yes");
+    let mut dialog = Dialog::with(&server);
+    for pool in ["one", "two", "three"] {
+        dialog.expect(
+            &format!("SEAT.EFFECT {pool} '17 0 9 4:feed1:x1:y' GRANT a '9 9 9 - 0 0' {{}}"),
+            "1",
+        );
+    }
+    dialog.expect("DBSIZE", "3");
+    dialog.expect("EXISTS feed", "0");
+    assert_eq!(total(&server, "seat_feed_errors"), 3);
+}
+
+/// A command that removes many pools has the next ones write no more than their share of it.
+#[test]
+fn what_was_put_off_is_written_a_part_at_a_time() {
+    const POOLS: i64 = 2000;
+    let (server, mut dialog) = with_feed().scene();
+    dialog.ask_all((0..POOLS).map(|n| format!("SEAT.ACQUIRE p{n} a 1")));
+    let names: Vec<String> = (0..POOLS).map(|n| format!("p{n}")).collect();
+    let del = format!("DEL {}", names.join(" "));
+    let commands = ["MULTI", &del, "SEAT.ACQUIRE other a 1", "XLEN feed", "EXEC"];
+    let replies = dialog.pipeline(&commands);
+    let written: i64 = replies[4]
+        .trim_end_matches(']')
+        .rsplit(", ")
+        .next()
+        .and_then(|length| length.parse().ok())
+        .expect("a length");
+    assert!((1..=200).contains(&(written - POOLS)), "{}", replies[4]);
+    // One that is about a pool of them writes all.
+    let del = format!("DEL {}", names.join(" "));
+    dialog.ask_all(names.iter().map(|name| format!("SEAT.ACQUIRE {name} a 1")));
+    let last = names.last().expect("some");
+    let acquire = format!("SEAT.ACQUIRE {last} a 1");
+    dialog.pipeline(&["MULTI", &del, &acquire, "EXEC"]);
+    eventually("all drops are written", || {
+        dialog.number("XLEN feed") == 4 * POOLS + 2
+    });
+    let seen = entries(&mut dialog);
+    let of_last = seen.iter().filter(|entry| entry.field("pool") == last);
+    let events: Vec<_> = of_last.map(|entry| entry.field("event")).collect();
+    assert_eq!(
+        events,
+        ["acquired", "dropped", "acquired", "dropped", "acquired"]
+    );
+    assert_eq!(total(&server, "seat_feed_errors"), 0);
 }

@@ -94,6 +94,45 @@ fn one_stream_cannot_be_both() {
     }
 }
 
+/// What the names are between two that are set together is no conflict, and what is refused leaves
+/// nothing behind.
+#[test]
+fn names_are_compared_once_all_are_set() {
+    let (server, mut dialog) = Server::builder()
+        .module_args("feed a denial-feed b")
+        .scene();
+    if server.version() < (7, 0, 0) {
+        return;
+    }
+    let names = |dialog: &mut Dialog| {
+        ["seat.feed", "seat.denial-feed"].map(|name| dialog.ask(&format!("CONFIG GET {name}")))
+    };
+    let before = names(&mut dialog);
+    let refused = "CONFIG SET seat.feed c seat.denial-feed a maxmemory-policy nonsense";
+    dialog.begins(refused, "!ERR");
+    assert_eq!(names(&mut dialog), before);
+    dialog.expect("CONFIG SET seat.feed b seat.denial-feed a", "+OK");
+    let swapped = names(&mut dialog);
+    // As CONFIG REWRITE leaves it behind.
+    let (_rewritten, mut dialog) = Server::builder()
+        .module_args("feed a denial-feed b")
+        .config("seat.feed b")
+        .config("seat.denial-feed a")
+        .scene();
+    assert_eq!(names(&mut dialog), swapped);
+}
+
+#[test]
+fn a_name_that_is_no_text_is_refused() {
+    let server = Server::start();
+    if server.version() >= (7, 0, 0) {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("seat.feed").arg(&b"\xff\xfe"[..]);
+        let refused = set.exec(&mut server.client()).expect_err("it is no text");
+        assert!(refused.to_string().contains("must be UTF-8"), "{refused}");
+    }
+}
+
 #[test]
 fn lengths_and_switches_have_bounds() {
     for arguments in [
