@@ -685,17 +685,20 @@ fn headlines(measured: &Measured, budgets: &[Budget]) -> String {
     };
     format!(
         "{server} on {processor}:\n\n\
-         - **Server time:** {acquire:.1} times less than the script for an `ACQUIRE`, {heartbeat:.1} times less for a `HEARTBEAT`,\n  \
-           {release:.1} times less for a `RELEASE`.\n\
-         - **Throughput** of `ACQUIRE` in pipelines of 16: {script:.1} times that of the script, {set:.2} times that of a plain `SET`\n  \
-           of the same payload; with an AOF (`everysec`) {aof:.1} times that of the script.\n\
-         - **Memory:** {bytes} bytes for a session in a pool of 100,000, against {script_bytes} in the legacy keys.\n\
-         - **Size:** at 1,000,000 sessions a call costs {growth:.1} times what it costs at 1,000, at most; the longest command on one\n  \
-           session took {longest:.2} ms.\n\n\
+         - **Server time:** {acquire:.1} times less than the script for an `ACQUIRE`,\n  \
+           {heartbeat:.1} times less for a `HEARTBEAT`, {release:.1} times less for a `RELEASE`.\n\
+         - **Throughput** of `ACQUIRE` in pipelines of 16: {script:.1} times that of the script,\n  \
+           {set:.2} times that of a plain `SET` of the same payload; with an AOF (`everysec`)\n  \
+           {aof:.1} times that of the script.\n\
+         - **Memory:** {bytes} bytes for a session in a pool of 100,000, against {script_bytes} in the\n  \
+           legacy keys.\n\
+         - **Size:** at 1,000,000 sessions a call costs {growth:.1} times what it costs at 1,000, at\n  \
+           most; the longest command on one session took {longest:.2} ms.\n\n\
          ![Server time of each call: module, scripts, functions](docs/benchmarks/server-time.svg)\n\n\
          ![Server time by the size of the pool](docs/benchmarks/growth.svg)\n\n\
-         All figures, how they were taken, and the budgets they are held to: [docs/benchmarks.md](docs/benchmarks.md). Of the\n\
-         {all} budgets {missed} are missed here; the page says by how much and why.\n",
+         All figures, how they were taken, and the budgets they are held to:\n\
+         [docs/benchmarks.md](docs/benchmarks.md). Of the {all} budgets {missed} are missed here; the\n\
+         page says by how much and why.\n",
         all = budgets.len(),
         missed = budgets.iter().filter(|budget| !budget.is_met()).count(),
         server = named("server"),
