@@ -105,7 +105,8 @@ struct Signs {
 impl Signs {
     const NONE: Signs = Signs {
         last_ms: 0,
-        interval_ms: SHORT_MS,
+        // The first turn of the cron comes at once.
+        interval_ms: 0,
     };
 
     /// For how long there was none, if that is longer than it takes.
